@@ -68,13 +68,17 @@ class Jobs:
         return outcome
 
     def record_each(
-        self, *commands: tuple[Payload, str | None], known: Workflow | None = None
+        self,
+        *commands: tuple[Payload, str | None],
+        known: Workflow | None = None,
+        options: WriteOptions | None = None,
     ) -> Outcome:
         """Record commands in one append, each with when it was so, None for now.
 
         ``known``: the state that they were chosen in, which is not read again then.
         """
-        options = WriteOptions(occurred_each=tuple(at for _, at in commands), known=known)
+        times = tuple(at for _, at in commands)
+        options = replace(options or WriteOptions(known=known), occurred_each=times)
         outcome = self.service.handle(*(command for command, _ in commands), options=options)
         self.tell(outcome)
         return outcome
@@ -87,11 +91,7 @@ class Jobs:
         One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
         the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
         """
-        from reconciler.attempt.paths import (
-            AttemptPaths,
-            new_mark,
-            of_recorded,
-        )  # of no use where nothing runs
+        from reconciler.attempt import paths  # of no use where nothing runs
         from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 
         known = next((one for one in stage.attempts if one.id == id_), None)
@@ -101,8 +101,9 @@ class Jobs:
         left = [] if is_sweep(stage.parameters) else stage.declared_outputs
         outputs = logs if of_logs else tuple(left)
         if known is None:
-            return AttemptPaths(self.root, state.id, stage.id, id_, outputs, new_mark())
-        return of_recorded(self.root, state.id, stage.id, known, outputs)
+            mark = paths.new_mark()
+            return paths.AttemptPaths(self.root, state.id, stage.id, id_, outputs, mark)
+        return paths.of_recorded(self.root, state.id, stage.id, known, outputs)
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:

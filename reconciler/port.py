@@ -24,14 +24,13 @@ class LaunchResult:
 
     ``mode`` is the one that was used, which differs from the one asked for where ``note`` says
     so in a sentence for the caller to print. ``session`` is the tmux session, ``pid`` the
-    monitor's, ``exit_code`` the monitor's where the launch waited for its end.
+    monitor's.
     """
 
     mode: Mode
     session: str | None = None
     pid: int | None = None
     note: str | None = None
-    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,8 @@ class JobRunner(Protocol):
 
         Called again for the same attempt it attaches: whatever was killed in between, a
         computation of this attempt that has started is never started again, and one that is
-        over is collected. Returns when the monitor has taken up its work, in ``Mode.SYNC`` when
-        it has ended; one that is killed before that is started once more. Raises
-        AlreadyMonitored, LaunchFailed, ProgramMissing.
+        over is collected. Returns when the monitor has taken up its work; one that is killed before
+        that is started once more. Raises AlreadyMonitored, LaunchFailed, ProgramMissing.
         """
 
     def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:

@@ -117,7 +117,7 @@ def serve(
     limits = Limits(max_sessions, session_seconds, between, rapid, rapid_seconds)
     with engine(context) as (jobs, output), interruptible() as asked:
         jobs.service.log.store.be_patient(patience(jobs, asked))
-        runner = Runner(jobs, words, limits, asked)
+        runner = Runner(jobs.acting_as("runner"), words, limits, asked)
         why = runner.serve(lambda: record(jobs.service.root, jobs.now()))
         output.result({"ended": why}, lambda: f"ended: {why}")
 

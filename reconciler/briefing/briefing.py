@@ -17,7 +17,7 @@ from projections.screens.starting import is_due
 from projections.words.amendments import summary
 from projections.words.came_about import Item, counts_of, line_of
 from projections.words.next_action import NextAction
-from reconciler.briefing.contradictions import Contradiction, shortened
+from reconciler.briefing.contradictions import BriefPart, Contradiction, in_json
 from service.questions.meanwhile import Happened
 
 #: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
@@ -25,7 +25,7 @@ _WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
-class BriefVerdict:
+class BriefVerdict(BriefPart):
     """A verdict and the stages whose attempts of this id it was said of."""
 
     stages: tuple[str, ...]
@@ -38,57 +38,31 @@ class BriefVerdict:
     evidence: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "stages": shortened(self.stages),
-            "attempt": self.attempt,
-            "verdict": self.verdict,
-            "action": self.action,
-            "row": self.row,
-            "reason": self.reason,
-            "ended_at": self.ended_at,
-            "evidence": list(self.evidence),
-            "steps": list(self.steps),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(BriefPart):
     """What was recorded or started again, and for which stages."""
 
     stages: tuple[str, ...]
     text: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"stages": shortened(self.stages), "text": self.text}
-
 
 @dataclass(frozen=True, slots=True)
-class BriefWaiting:
+class BriefWaiting(BriefPart):
     """What waits for a person: ``kind`` is amendment, drift, judgement, stop, failure or launch."""
 
     kind: str
     subjects: tuple[str, ...]
     text: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"kind": self.kind, "subjects": shortened(self.subjects), "text": self.text}
-
 
 @dataclass(frozen=True, slots=True)
-class BriefCriteria:
+class BriefCriteria(BriefPart):
     """By which words a stage that is under way, failed or due is judged; how far its tasks are."""
 
     stage: str
     criteria: str
     tasks: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"stage": self.stage, "criteria": self.criteria, "tasks": self.tasks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,26 +94,8 @@ class Briefing:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the next actions stand beside them."""
-        return {
-            "workflow": self.workflow,
-            "purpose": self.purpose,
-            "status": self.status,
-            "version": self.version,
-            "last_recorded": self.last_recorded,
-            "counts": self.counts,
-            "session": self.session,
-            "stages": list(self.stages),
-            "since": None if self.since is None else self.since.to_dict(),
-            "meanwhile": [happened.to_dict() for happened in self.meanwhile],
-            "found": [found.to_dict() for found in self.found],
-            "contradictions": [found.to_dict() for found in self.contradictions],
-            "repaired": [repair.to_dict() for repair in self.repaired],
-            "waiting": [waiting.to_dict() for waiting in self.waiting],
-            "judged": [judged.to_dict() for judged in self.judged],
-            "decided": self.decided,
-            "noted": None if self.noted is None else self.noted.to_dict(),
-            "left_out": list(self.left_out),
-        }
+        told = {name: in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
+        return {**told, "stages": list(self.stages)}
 
 
 def counts(state: Workflow) -> dict[str, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.evidence.collect import Evidence, Presence
@@ -36,26 +36,38 @@ def _ranges(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ",".join(_run(first, last) for first, last in runs)
+    spelled = {0: "{0}", 1: "{0},{1}"}
+    return ",".join(spelled.get(run[1] - run[0], "{0}..{1}").format(*run) for run in runs)
 
 
-def _run(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first},{last}" if last == first + 1 else f"{first}..{last}"
+class BriefPart:
+    """Fields that are told as plain JSON values: stages and subjects in one line."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        given = {field.name: getattr(self, field.name) for field in fields(cast("Any", self))}
+        return {
+            name: shortened(value) if name in ("stages", "subjects") else in_json(value)
+            for name, value in given.items()
+        }
+
+
+def in_json(value: Any) -> Any:
+    """Return a field of a briefing as a plain JSON value."""
+    if isinstance(value, tuple):
+        return [in_json(one) for one in value]
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(BriefPart):
     """Things of one kind that do not fit; ``subjects`` are stages or files."""
 
     kind: str
     subjects: tuple[str, ...]
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"kind": self.kind, "subjects": shortened(self.subjects), "text": self.text}
 
 
 def of_evidence(stage: str, evidence: Evidence) -> list[Contradiction]:
@@ -68,26 +80,18 @@ def _markers(evidence: Evidence) -> tuple[Marker, Marker]:
 
 
 def _is_elsewhere(evidence: Evidence) -> bool:
-    places = (
-        (evidence.root_recorded, evidence.root_now),
-        (evidence.host_recorded, evidence.host_now),
+    return evidence.root_recorded not in (None, evidence.root_now) or (
+        evidence.host_recorded not in (None, evidence.host_now)
     )
-    return any(then is not None and then != now for then, now in places)
 
 
-def _has_foreign_marker(evidence: Evidence) -> bool:
-    return any(marker.seen is SeenMarker.OTHER for marker in _markers(evidence))
-
-
-def _has_broken_marker(evidence: Evidence) -> bool:
-    return any(marker.seen is SeenMarker.UNREADABLE for marker in _markers(evidence))
+def _has_marker(seen: SeenMarker) -> Callable[[Evidence], bool]:
+    return lambda evidence: any(marker.seen is seen for marker in _markers(evidence))
 
 
 def _is_done_without_code(evidence: Evidence) -> bool:
-    return (
-        evidence.done_marker.seen is SeenMarker.OWN
-        and evidence.exit_marker.seen is not SeenMarker.OWN
-    )
+    code, done = (marker.seen is SeenMarker.OWN for marker in _markers(evidence))
+    return done and not code
 
 
 def _disagrees_with_its_jobs(evidence: Evidence) -> bool:
@@ -116,8 +120,12 @@ def _has_old_output(evidence: Evidence) -> bool:
 
 _KINDS: tuple[tuple[str, str, Callable[[Evidence], bool]], ...] = (
     ("elsewhere", "it was launched in another root or on another host", _is_elsewhere),
-    ("marker_of_another", "a marker of another attempt lies in its place", _has_foreign_marker),
-    ("marker_unreadable", "a marker is empty or half-written", _has_broken_marker),
+    (
+        "marker_of_another",
+        "a marker of another attempt lies in its place",
+        _has_marker(SeenMarker.OTHER),
+    ),
+    ("marker_unreadable", "a marker is empty or half-written", _has_marker(SeenMarker.UNREADABLE)),
     ("done_without_code", "it is marked as done without an exit code", _is_done_without_code),
     ("marker_disagrees", "its monitor and its job ended differently", _disagrees_with_its_jobs),
     ("clock", "something of it ended before it was launched", _is_older_than_its_launch),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.observed import ObservedJob
 from reconciler.briefing.briefing import BriefVerdict, Repair
 from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.collect import Evidence, Presence
@@ -40,8 +41,8 @@ def repairs(findings: Iterable[AttemptFinding]) -> Iterator[Repair]:
 
 def in_brief(evidence: Evidence) -> list[str]:
     """Return the evidence in a few words a source, without the time it was looked at."""
-    lines = [f"monitor {_answer(evidence.monitor_locked, 'at work', 'gone')}"]
-    lines += [_job(job.id, job.exit_code, job.lock_held, job.started) for job in evidence.jobs]
+    monitor = {None: "gives no answer", True: "at work", False: "gone"}[evidence.monitor_locked]
+    lines = [f"monitor {monitor}", *map(_job, evidence.jobs)]
     lines += _away(evidence)
     if evidence.exit_marker.seen is not SeenMarker.NONE:
         marker = evidence.exit_marker
@@ -63,17 +64,13 @@ def _away(evidence: Evidence) -> list[str]:
     return lines
 
 
-def _answer(held: bool | None, yes: str, no: str) -> str:
-    return "gives no answer" if held is None else (yes if held else no)
-
-
-def _job(id_: str | None, code: int | None, held: bool | None, started: bool) -> str:
-    name = f"job {id_ or 'without an id'}"
-    if code is not None:
-        return f"{name} exited {code}"
-    if held:
+def _job(job: ObservedJob) -> str:
+    name = f"job {job.id or 'without an id'}"
+    if job.exit_code is not None:
+        return f"{name} exited {job.exit_code}"
+    if job.lock_held:
         return f"{name} computes"
-    return f"{name} {'left no end' if started else 'has not begun'}"
+    return f"{name} {'left no end' if job.started else 'has not begun'}"
 
 
 def _outputs(evidence: Evidence) -> list[str]:

@@ -51,7 +51,11 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
         news = unrecorded(jobs.service.root, now, deviations(jobs.root, now))
         if news:
             jobs.acting_as("reconciler").record(*news)
-        _end_preparations(jobs.acting_as("reconciler"), died)
+        for id_ in died:
+            with jobs.sole(id_):
+                if _died(jobs.service.state(), id_):
+                    failed = p.StageFailed(stage=id_, error="died while preparing")
+                    jobs.acting_as("reconciler").record(failed)
         jobs.service.files.bring_up_to_date()
     history = happened_since(jobs.service.log, known, before.head)
     state = jobs.service.state()
@@ -79,6 +83,7 @@ def briefing_of(
     died, ``history`` the last act before and what followed it, ``around`` what no log tells.
     """
     items = account(state, around.seen)
+    found, denied, repaired = _of_findings(findings) if findings else ((), (), ())
     return Briefing(
         workflow=state.id,
         purpose=state.purpose,
@@ -87,12 +92,15 @@ def briefing_of(
         last_recorded=before.updated,
         counts=counts(state),
         session=session_of(state),
-        stages=tuple(_stage(state, id_) for id_ in state.stages),
+        stages=tuple(
+            {"id": one.id, "name": one.name, "status": one.status.value, "last_error": one.error}
+            for one in state.stages.values()
+        ),
         since=history[0] if history else None,
         meanwhile=tuple(history[1:]),
-        found=(*_found(findings), *_others(state, findings)),
-        contradictions=(*_denied(findings), *contradictions_of(items)),
-        repaired=(*_repaired(findings), *(Repair((id_,), _DIED) for id_ in died)),
+        found=(*found, *_others(state, findings)),
+        contradictions=(*denied, *contradictions_of(items)),
+        repaired=(*repaired, *(Repair((id_,), _DIED) for id_ in died)),
         waiting=tuple(waiting_of(items)),
         actions=tuple(_actions(state, around)),
         judged=tuple(judged_of(state)),
@@ -104,57 +112,32 @@ def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptF
     """Reconcile; a root in which nothing is under way or to be stopped loads nothing for it."""
     newest = (stage.attempt for stage in state.stages.values())
     under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
-    if not (under_way or _has_a_wrapper(jobs, state)):
+    # A job may have been launched by hand for a stage that nothing was launched for.
+    waiting = [one.id for one in state.stages.values() if one.status in _WAITS]
+    if not under_way and waiting:
+        from reconciler.attempt.contract import WRAPPER
+
+        under_way = any((jobs.root / id_ / WRAPPER).exists() for id_ in waiting)
+    if not under_way:
         return []
     from reconciler.control.reconcile import reconcile
 
     return reconcile(jobs, dry_run=dry_run)
 
 
-def _has_a_wrapper(jobs: Jobs, state: Workflow) -> bool:
-    """Whether a job may have been launched by hand for a stage that nothing was launched for."""
-    waiting = [one for one in state.stages.values() if one.status in _WAITS]
-    if not waiting:
-        return False
-    from reconciler.attempt.contract import WRAPPER
+def _of_findings(
+    findings: Sequence[AttemptFinding],
+) -> tuple[Iterable[BriefVerdict], Iterable[Contradiction], Iterable[Repair]]:
+    from reconciler.briefing.contradictions import of_evidence
+    from reconciler.briefing.findings_told import found_of, repairs
 
-    return any((jobs.root / one.id / WRAPPER).exists() for one in waiting)
-
-
-def _found(findings: Sequence[AttemptFinding]) -> Iterator[BriefVerdict]:
-    if findings:
-        from reconciler.briefing.findings_told import found_of
-
-        yield from map(found_of, findings)
-
-
-def _repaired(findings: Sequence[AttemptFinding]) -> Iterator[Repair]:
-    if findings:
-        from reconciler.briefing.findings_told import repairs
-
-        yield from repairs(findings)
+    denied = (one for each in findings for one in of_evidence(each.stage, each.evidence))
+    return map(found_of, findings), denied, repairs(findings)
 
 
 def _died(state: Workflow, id_: str) -> bool:
     stage = state.stages[id_]
     return stage.status is Status.PREPARING and stage.open_attempt is None
-
-
-def _end_preparations(jobs: Jobs, stages: Iterable[str]) -> None:
-    for id_ in stages:
-        with jobs.sole(id_):
-            if _died(jobs.service.state(), id_):
-                jobs.record(p.StageFailed(stage=id_, error="died while preparing"))
-
-
-def _stage(state: Workflow, id_: str) -> dict[str, str | None]:
-    stage = state.stages[id_]
-    return {
-        "id": id_,
-        "name": stage.name,
-        "status": stage.status.value,
-        "last_error": stage.error,
-    }
 
 
 def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[BriefVerdict]:
@@ -164,14 +147,6 @@ def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[Bri
         found = under_way(stage)
         if found is not None and (stage.id, found.attempt) not in seen:
             yield found
-
-
-def _denied(findings: Sequence[AttemptFinding]) -> Iterator[Contradiction]:
-    if findings:
-        from reconciler.briefing.contradictions import of_evidence
-
-        for finding in findings:
-            yield from of_evidence(finding.stage, finding.evidence)
 
 
 def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:

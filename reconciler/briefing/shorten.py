@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
-from reconciler.briefing.briefing import Briefing, BriefVerdict, BriefWaiting, Repair
-from reconciler.briefing.contradictions import Contradiction
+from reconciler.briefing.briefing import Briefing
 
 #: Bytes of UTF-8 that are counted as one token.
 TOKEN = 4
@@ -28,20 +27,13 @@ def tokens(text: str) -> int:
 
 def fitted(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
     """Return the fullest form that fits, the shortest where none does."""
-    shown = full
-    for shorter in _forms(full):
-        shown = replace(shorter, left_out=tuple(_left_out(full, shorter)))
+    shown = shorter = full
+    for cut in _CUTS:
         if fits(shown):
             break
+        shorter = cut(shorter)
+        shown = replace(shorter, left_out=tuple(_left_out(full, shorter)))
     return shown
-
-
-def _forms(full: Briefing) -> Iterator[Briefing]:
-    """Yield the briefing shorter and shorter, itself first."""
-    yield full
-    for cut in _CUTS:
-        full = cut(full)
-        yield full
 
 
 def _left_out(full: Briefing, short: Briefing) -> Iterator[str]:
@@ -70,16 +62,14 @@ def _has_reasons(briefing: Briefing) -> bool:
     return any(chain(said, (waiting.text for waiting in briefing.waiting)))
 
 
-def _without_stages(briefing: Briefing) -> Briefing:
-    return replace(briefing, stages=())
+def _without(**empty: Any) -> Cut:
+    return lambda briefing: replace(briefing, **empty)
 
 
 def _newest(count: int) -> Cut:
-    def cut(briefing: Briefing) -> Briefing:
-        first = max(0, len(briefing.meanwhile) - count)
-        return replace(briefing, meanwhile=briefing.meanwhile[first:])
-
-    return cut
+    return lambda briefing: replace(
+        briefing, meanwhile=briefing.meanwhile[max(0, len(briefing.meanwhile) - count) :]
+    )
 
 
 def _actions(count: int) -> Cut:
@@ -91,23 +81,44 @@ def _without_evidence(briefing: Briefing) -> Briefing:
     return _grouped(replace(briefing, found=tuple(bare)))
 
 
+def _grouped(briefing: Briefing) -> Briefing:
+    """Say once what is the same of several."""
+    return replace(
+        briefing,
+        found=_joined(briefing.found, "stages"),
+        contradictions=_joined(briefing.contradictions, "subjects"),
+        repaired=_joined(briefing.repaired, "stages"),
+        waiting=_joined(briefing.waiting, "subjects"),
+    )
+
+
+def _joined(things: Iterable[T], of: str) -> tuple[T, ...]:
+    """Return those that differ in nothing but what they are said of as one."""
+    groups: dict[T, list[str]] = {}
+    for thing in things:
+        groups.setdefault(_with(thing, of, ()), []).extend(getattr(thing, of))
+    return tuple(_with(thing, of, tuple(names)) for thing, names in groups.items())
+
+
+def _with(thing: T, of: str, names: tuple[str, ...]) -> T:
+    return cast("T", replace(cast("Any", thing), **{of: names}))
+
+
 def _clipped(length: int) -> Cut:
     def cut(briefing: Briefing) -> Briefing:
-        since = briefing.since
+        since, noted = briefing.since, briefing.noted
         return _grouped(
             replace(
                 briefing,
                 purpose=_clip(briefing.purpose or "", 2 * length) or None,
-                since=None if since is None else replace(since, text=_clip(since.text, length)),
+                since=since and replace(since, text=_clip(since.text, length)),
                 meanwhile=tuple(replace(m, text=_clip(m.text, length)) for m in briefing.meanwhile),
                 waiting=tuple(replace(w, text=_clip(w.text, length)) for w in briefing.waiting),
                 judged=tuple(
                     replace(j, criteria=_clip(j.criteria, length)) for j in briefing.judged
                 ),
                 decided=_clip(briefing.decided or "", length) or None,
-                noted=None
-                if briefing.noted is None
-                else replace(briefing.noted, text=_clip(briefing.noted.text, length)),
+                noted=noted and replace(noted, text=_clip(noted.text, length)),
             )
         )
 
@@ -130,57 +141,9 @@ def _without_reasons(briefing: Briefing) -> Briefing:
     )
 
 
-def _without_repairs(briefing: Briefing) -> Briefing:
-    return replace(briefing, repaired=())
-
-
-def _without_past(briefing: Briefing) -> Briefing:
-    return replace(briefing, since=None, session={}, decided=None, noted=None)
-
-
-def _without_criteria(briefing: Briefing) -> Briefing:
-    return replace(briefing, judged=())
-
-
-def _grouped(briefing: Briefing) -> Briefing:
-    """Say once what is the same of several."""
-    return replace(
-        briefing,
-        found=tuple(map(_one_found, _alike(briefing.found, lambda f: replace(f, stages=())))),
-        contradictions=tuple(
-            map(_one_contradiction, _alike(briefing.contradictions, lambda c: (c.kind, c.text)))
-        ),
-        repaired=tuple(map(_one_repair, _alike(briefing.repaired, lambda r: r.text))),
-        waiting=tuple(map(_one_waiting, _alike(briefing.waiting, lambda w: (w.kind, w.text)))),
-    )
-
-
-def _alike(things: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:
-    groups: dict[object, list[T]] = {}
-    for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
-    return groups.values()
-
-
-def _one_found(alike: list[BriefVerdict]) -> BriefVerdict:
-    return replace(alike[0], stages=tuple(stage for found in alike for stage in found.stages))
-
-
-def _one_contradiction(alike: list[Contradiction]) -> Contradiction:
-    return replace(alike[0], subjects=tuple(name for c in alike for name in c.subjects))
-
-
-def _one_repair(alike: list[Repair]) -> Repair:
-    return replace(alike[0], stages=tuple(stage for repair in alike for stage in repair.stages))
-
-
-def _one_waiting(alike: list[BriefWaiting]) -> BriefWaiting:
-    return replace(alike[0], subjects=tuple(name for w in alike for name in w.subjects))
-
-
 #: Each on what the one before it left; what helps least to go on is cut first.
 _CUTS: tuple[Cut, ...] = (
-    _without_stages,
+    _without(stages=()),
     _newest(20),
     _actions(10),
     _grouped,
@@ -190,10 +153,10 @@ _CUTS: tuple[Cut, ...] = (
     _clipped(120),
     _newest(0),
     _actions(3),
-    _without_repairs,
-    _without_past,
+    _without(repaired=()),
+    _without(since=None, session={}, decided=None, noted=None),
     _clipped(60),
-    _without_criteria,
+    _without(judged=()),
     _actions(1),
     _without_reasons,
 )

@@ -51,27 +51,26 @@ def following(
         # Of a command that failed its own exit code and words say more than that it did.
         more = [] if found.name == Name.TASK_FAILED else [found.reason]
         failed = stage_failure(stage.id, recorded.id, diagnosis_of(attempt), *more)
-        commands.append(failed.model_copy(update={"exit_code": _exit_code(finding)}))
+        codes = (job.told_code for job in finding.evidence.jobs if job.told_code)
+        commands.append(failed.model_copy(update={"exit_code": next(codes, None)}))
     elif found.action is Action.LOST and not can_recover(stage):
         why = f"lost twice; the last time: {found.reason}"
         commands.append(stage_failure(stage.id, recorded.id, diagnosis_of(attempt), why))
     return commands
 
 
-def observed(stage: Stage, finding: AttemptFinding) -> list[Payload]:
+def observed(stage: Stage, finding: AttemptFinding) -> Payload:
     """Return the command that records a finding; the rules drop it where it says nothing new."""
     found = finding.verdict
-    return [
-        p.AttemptObserved(
-            stage=stage.id,
-            attempt=finding.attempt,
-            row=found.row,
-            verdict=found.name,
-            action=found.action.value,
-            reason=found.reason,
-            evidence=finding.evidence.to_dict(),
-        )
-    ]
+    return p.AttemptObserved(
+        stage=stage.id,
+        attempt=finding.attempt,
+        row=found.row,
+        verdict=found.name,
+        action=found.action.value,
+        reason=found.reason,
+        evidence=finding.evidence.to_dict(),
+    )
 
 
 def _computed(
@@ -80,24 +79,15 @@ def _computed(
     ids: list[JsonValue] = [job.id for job in finding.evidence.jobs if job.id]
     software: dict[str, JsonValue] = {**versions}
     known: dict[str, JsonValue] = {"job_ids": ids, "environment": software}
+    of_tasks = finding.verdict.name == Name.TASKS_DONE
+    detail = f"{recorded.id}: {finding.verdict.reason}" if of_tasks else f"{recorded.id}, exit 0"
     return p.StageComputed(
         stage=stage.id,
         attempt=recorded.id,
         exit_code=0,
-        detail=_detail(recorded, finding),
+        detail=detail,
         facts={name: value for name, value in known.items() if value},
     )
-
-
-def _detail(recorded: Recorded, finding: AttemptFinding) -> str:
-    if finding.verdict.name == Name.TASKS_DONE:
-        return f"{recorded.id}: {finding.verdict.reason}"
-    return f"{recorded.id}, exit 0"
-
-
-def _exit_code(finding: AttemptFinding) -> int | None:
-    codes = (job.told_code for job in finding.evidence.jobs)
-    return next((code for code in codes if code), None)
 
 
 def when(command: Payload, finding: AttemptFinding) -> str | None:

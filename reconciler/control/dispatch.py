@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
@@ -15,21 +14,19 @@ from lifecycle.state.dependencies import needed_by
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from reconciler.attempt import execution_host
-from reconciler.attempt import execution_host as job_environment
 from reconciler.attempt.contract import ATTEMPTS, PREPARED
-from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
+from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
-from reconciler.control import strangers
 from reconciler.control.stopping import stop_all, stop_earlier
-from reconciler.control.strangers import check_strangers
+from reconciler.control.strangers import begun, check_strangers, take_up
 from reconciler.errors import AlreadyMonitored, UnusablePath
-from reconciler.files import by_hand, carry
+from reconciler.files import carry
 from reconciler.files.clearing import keep
 from reconciler.files.described import submission_of, used_by
 from reconciler.files.freshness import check_results
 from reconciler.files.pinned import check_pinned
-from reconciler.host import processes, tmux
+from reconciler.host import tmux
 from reconciler.port import Mode, SubmissionFacts
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
@@ -107,78 +104,37 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
         return first
     state = jobs.service.state()
     stage = state.stage(id_)
-    if launched := by_hand.found(jobs.root, state, _idle(stage)):
-        return _taken_over(jobs, state, stage, launched[0], options)
-    if lost := strangers.lost(jobs, state, stage):
-        return _taken_up(jobs, stage, lost, options)
-    jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
+    if at_work := take_up(jobs, state, stage, options):
+        return at_work
+    asked = _asked(jobs, state, stage, mode, diagnostic)
+    jobs.service.rehearse(asked)
     check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
     check_strangers(jobs, state, stage)
-    state = _closed(jobs, state, id_)
+    if is_sweep(stage.parameters):
+        from reconciler.sweep.judging import close, unclosed  # only where a stage has tasks
+
+        for ended in unclosed(jobs.root, state, stage):
+            jobs.record(close(jobs.root, state, state.stage(id_), ended, stopped=True))
+            state = jobs.service.state()
     stage = state.stage(id_)
     previous = stage.attempt.name if stage.attempt else None
     kept = make_room(jobs, state, stage, previous)
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
-    command = _prepared(jobs, state, stage, attempt, mode, diagnostic)
+    try:
+        command = prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
+    except NeedsConsent as refusal:
+        jobs.service.record_refusal([asked], refusal)
+        raise
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
     if kept:
         jobs.record(p.NoteLogged(stage=id_, text=f"outputs kept as {stage.keep_as}"))
-    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), previous)
+    clear_way(jobs, stage, attempt, previous)
     recorded = replace(attempt, sha256=command.submission_sha256)
     check_recorded(recorded)
     launch(jobs, recorded, mode)
     return outcome
-
-
-def _closed(jobs: Jobs, state: Workflow, id_: str) -> Workflow:
-    """Record what became of the tasks of attempts that somebody ended; return the state then."""
-    if not is_sweep(state.stage(id_).parameters):
-        return state
-    from reconciler.sweep import judging  # only where a stage has tasks
-
-    for attempt in judging.unclosed(jobs.root, state, state.stage(id_)):
-        closed = judging.close(jobs.root, state, state.stage(id_), attempt, stopped=True)
-        jobs.record(closed)
-        state = jobs.service.state()
-    return state
-
-
-def _idle(stage: Stage) -> list[Stage]:
-    return [stage] if stage.open_attempt is None else []
-
-
-def _taken_over(
-    jobs: Jobs, state: Workflow, stage: Stage, job: by_hand.ManualLaunch, options: WriteOptions
-) -> Outcome:
-    """Record that the job runs, or ran, already: nothing is computed beside it."""
-    asked = by_hand.commands(jobs.root, state, stage, job, jobs.service.clock())
-    options = replace(options, occurred_each=tuple(at for _, at in asked))
-    outcome = jobs.service.handle(*(command for command, _ in asked), options=options)
-    jobs.tell(outcome)
-    by_hand.tell(jobs, outcome.state, job)
-    return outcome
-
-
-def _taken_up(jobs: Jobs, stage: Stage, lost: strangers.Lost, options: WriteOptions) -> Outcome:
-    """Record the attempt that the log lost once more: it is at work."""
-    started, at = lost
-    outcome = jobs.service.handle(started, options=replace(options, occurred_each=(at,)))
-    jobs.tell(outcome)
-    strangers.tell(jobs, stage.id, started)
-    return outcome
-
-
-def _prepared(
-    jobs: Jobs, state: Workflow, stage: Stage, attempt: AttemptPaths, mode: Mode, diagnostic: bool
-) -> p.AttemptStarted:
-    try:
-        return prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
-    except NeedsConsent as refusal:
-        asked = _asked(jobs, state, stage, mode, diagnostic)
-        jobs.service.record_refusal([asked], refusal)
-        raise
 
 
 def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -> bool:
@@ -186,7 +142,10 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -
 
     Returns whether there is a kept folder now that the log has not told of.
     """
-    left = [*stage.outputs, *_left_behind(stage)]
+    names = stage.parameters.get("forward_files") or []
+    read = [*stage.inputs, *(f"{stage.id}/{name}" for name in names)]
+    left = [p for p in stage.left_in_place if not any(fnmatchcase(p, name) for name in read)]
+    left += stage.outputs
     if stage.keeps_tasks:
         from reconciler.sweep import points
 
@@ -195,29 +154,19 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -
         left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
         kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
     prepared = f"{stage.id}/{PREPARED}"
-    if _is_built_anew(stage) and set_aside(jobs.root, stage.id, prepared, previous):
+    anew = stage.regenerate and stage.parameters.get("command")
+    if anew and set_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
     return kept
 
 
-def in_the_way(stage: Stage, attempt: AttemptPaths) -> list[str]:
-    """Return what earlier attempts wrote where a new one writes, but for what that one reads."""
+def clear_way(jobs: Jobs, stage: Stage, attempt: AttemptPaths, previous: str | None) -> None:
+    """Put aside what earlier attempts wrote where a new one writes, but for what that one reads."""
     read = set(forward(attempt))
     tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
     left = [path for path in stage.left_in_place if path not in read]
-    return list(dict.fromkeys([*stage.outputs, *tables, *left]))
-
-
-def _left_behind(stage: Stage) -> list[str]:
-    """Return what the stage's attempts left that it does not read itself."""
-    names = stage.parameters.get("forward_files") or []
-    read = [*stage.inputs, *(f"{stage.id}/{name}" for name in names)]
-    return [p for p in stage.left_in_place if not any(fnmatchcase(p, name) for name in read)]
-
-
-def _is_built_anew(stage: Stage) -> bool:
-    """Whether what was prepared was made for earlier parameters."""
-    return bool(stage.regenerate and stage.parameters.get("command"))
+    paths = list(dict.fromkeys([*stage.outputs, *tables, *left]))
+    clear_stale(jobs.root, stage.id, paths, previous)
 
 
 def _mode(jobs: Jobs, sync: bool) -> Mode:
@@ -238,23 +187,7 @@ def _asked(
 ) -> p.AttemptStarted:
     """Return the command as far as it is known before anything is prepared."""
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
-    return _command(attempt, mode, "0" * 64, diagnostic=diagnostic)
-
-
-def _command(attempt: AttemptPaths, mode: Mode, sha256: str, **known: Any) -> p.AttemptStarted:
-    return p.AttemptStarted(
-        stage=attempt.stage,
-        mode=mode.value,
-        root=str(attempt.root),
-        work_dir=str(attempt.work.relative_to(attempt.root)),
-        submission=str(attempt.submission.relative_to(attempt.root)),
-        submission_sha256=sha256,
-        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
-        session=attempt.session if mode is Mode.TMUX else None,
-        host=processes.host(),
-        boot_id=processes.boot_id(),
-        **known,
-    )
+    return begun(attempt, mode, submission_sha256="0" * 64, diagnostic=diagnostic)
 
 
 def prepare(
@@ -279,54 +212,29 @@ def prepare(
     if diagnostic:
         given = kept_diagnostic(attempt, given)
     given = placed(given, stage.inputs)
-    if is_sweep(stage.parameters):
-        sha256 = _sharing_out(jobs, state, stage, attempt, given, inputs, recovers)
-    else:
-        sha256 = _carrying(jobs, attempt, given, carried)
+    try:
+        if is_sweep(stage.parameters):
+            from reconciler.sweep.assignment import assigned
+
+            given = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
+        elif carried is not None:
+            given = carry.sending(given, attempt, carried)
+        sha256 = jobs.runner.prepare(attempt, given)
+    except BaseException:
+        # Nobody else has written there, and what is carried has a second name.
+        for folder in (attempt.tasks, attempt.carried):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     own = f"{stage.id}/{ATTEMPTS}/"
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
     known = {**used_by(jobs.root, state, stage, inputs, sent), "recovers": recovers}
     known |= {"diagnostic": diagnostic, "beside": beside(jobs.root, state, stage)}
     if not execution_host.of(attempt).is_far:
-        known["environment"] = job_environment.environment_told(attempt)
+        known["environment"] = execution_host.environment_told(attempt)
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
-    return _command(attempt, mode, sha256, **known)
-
-
-def _sharing_out(
-    jobs: Jobs,
-    state: Workflow,
-    stage: Stage,
-    attempt: AttemptPaths,
-    given: dict[str, Any],
-    inputs: Sequence[Input],
-    recovers: str | None,
-) -> str:
-    """Write what the attempt of a sweep submits, with its tasks; return its digest."""
-    from reconciler.sweep.assignment import assigned, drop
-
-    try:
-        sent = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
-        return jobs.runner.prepare(attempt, sent)
-    except BaseException:
-        drop(attempt)
-        raise
-
-
-def _carrying(
-    jobs: Jobs, attempt: AttemptPaths, given: dict[str, Any], carried: carry.Carried | None
-) -> str:
-    """Write what the attempt submits, with what it goes on from; return its digest."""
-    if carried is None:
-        return jobs.runner.prepare(attempt, given)
-    carry.put_aside(attempt, carried)
-    try:
-        return jobs.runner.prepare(attempt, carry.sending(given, attempt, carried))
-    except BaseException:
-        carry.drop(attempt)
-        raise
+    return begun(attempt, mode, submission_sha256=sha256, **known)
 
 
 def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
@@ -347,7 +255,13 @@ def launch(jobs: Jobs, attempt: AttemptPaths, mode: Mode, *, known: bool = False
 
     ``known`` says that it was launched and recorded before: then its new jobs are recorded alone.
     """
-    _record_launch(jobs, attempt, attach(jobs, attempt, mode), known)
+    mode, facts, waited = attach(jobs, attempt, mode), jobs.runner.facts(attempt), 0.0
+    while not facts.job_ids and waited < _FACTS_WITHIN:
+        over = jobs.runner.wait(attempt, timeout=0.1)
+        facts, waited = jobs.runner.facts(attempt), _FACTS_WITHIN if over else waited + 0.1
+    # A monitor that died before it submitted has launched nothing: the reconciler goes on.
+    if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
+        jobs.record(launched(attempt, mode, facts))
 
 
 def attach(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
@@ -364,14 +278,6 @@ def attach(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
     return mode if launched.mode is detached else launched.mode
 
 
-def _record_launch(jobs: Jobs, attempt: AttemptPaths, mode: Mode, known: bool) -> None:
-    """Wait until the runner knows its submission, and record what it told."""
-    facts = _facts(jobs, attempt)
-    # A monitor that died before it submitted has launched nothing: the reconciler goes on.
-    if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
-        jobs.record(launched(attempt, mode, facts))
-
-
 def launched(attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts) -> p.StageLaunched:
     """Return the command that records a launch."""
     return p.StageLaunched(
@@ -379,22 +285,5 @@ def launched(attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts) -> p.Sta
         attempt=attempt.id,
         mode=mode.value,
         session=attempt.session if mode is Mode.TMUX else None,
-        submission_hash=facts.submission_hash,
-        job_ids=list(facts.job_ids),
-        work_dir=facts.work_dir,
-        host=facts.host,
-        boot_id=facts.boot_id,
-        job_host=facts.job_host,
-        job_boot_id=facts.job_boot_id,
-        dpdispatcher_version=facts.dpdispatcher_version,
+        **{name: value for name, value in facts.to_dict().items() if name != "job_hashes"},
     )
-
-
-def _facts(jobs: Jobs, attempt: AttemptPaths) -> SubmissionFacts:
-    waited = 0.0
-    while waited < _FACTS_WITHIN:
-        facts = jobs.runner.facts(attempt)
-        if facts.job_ids or jobs.runner.wait(attempt, timeout=0.1):
-            return jobs.runner.facts(attempt)
-        waited += 0.1
-    return jobs.runner.facts(attempt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
+from wording import Worded
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -45,7 +46,13 @@ def retry(
         return first
     touched = [] if regenerate else _touched(jobs, jobs.service.state().stage(id_))
     if touched:
-        refusal = _refusal(id_, touched)
+        refusal = NeedsConsent(
+            f"{id_}: its submission.json changes {' and '.join(touched)}, and a fix that changes "
+            "parameters is an amendment. Propose it (`wfctl amend propose`); once it is approved, "
+            "the submission is built anew. A fix of an input script needs none.",
+            stage=id_,
+            fields=touched,
+        )
         if not options.dry_run:
             jobs.service.record_refusal([command], refusal)
         raise refusal
@@ -82,40 +89,28 @@ def _resources(given: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in resources.items() if key not in ours}
 
 
-def _refusal(id_: str, touched: list[str]) -> NeedsConsent:
-    names = " and ".join(touched)
-    return NeedsConsent(
-        f"{id_}: its submission.json changes {names}, and a fix that changes parameters is an "
-        "amendment. Propose it (`wfctl amend propose`); once it is approved, the submission is "
-        "built anew. A fix of an input script needs none.",
-        stage=id_,
-        fields=touched,
-    )
-
-
 #: What says that something of an attempt is at work.
 _ALIVE = frozenset({Action.WAIT, Action.ATTACH})
 #: What says that its computation has not come to a good end.
 _NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST}
 
 
-class ClaimDenied(Refused):
+class ClaimDenied(Worded, Refused):
     """Somebody says what the evidence denies."""
 
     code = "claim_denied"
-
-    def __init__(self, finding: AttemptFinding, claim: str) -> None:
-        found = finding.verdict
-        super().__init__(
-            f"{finding.stage}: {finding.attempt} is not {claim}: {found.reason} ({found.name}). "
-            f"`wfctl wait {finding.stage}` waits for it, `wfctl reconcile` records what is so; "
-            f'`wfctl stage fail {finding.stage} --stop --error "…"` ends it. A person who knows '
-            "better says so with --overrule TEXT.",
-            stage=finding.stage,
-            attempt=finding.attempt,
-            verdict=found.name,
-            row=found.row,
-        )
+    text = (
+        "{stage}: {attempt} is not {claim}: {reason} ({verdict}). `wfctl wait {stage}` waits for "
+        "it, `wfctl reconcile` records what is so; `wfctl stage fail {stage} --stop --error "
+        '"…"` ends it. A person who knows better says so with --overrule TEXT.'
+    )
+    untold = ("claim", "reason")
+    stage: str
+    attempt: str
+    claim: str
+    reason: str
+    verdict: str
+    row: int
 
 
 Uphold = Callable[[AttemptFinding, str], tuple["Payload", int]]
@@ -172,7 +167,10 @@ class Claims:
         if finding.verdict.action not in denying:
             return None
         if self.uphold is None:
-            raise ClaimDenied(finding, claim)
+            found = finding.verdict
+            raise ClaimDenied(
+                finding.stage, finding.attempt, claim, found.reason, found.name, found.row
+            )
         return self.uphold(finding, claim)
 
 
@@ -194,7 +192,7 @@ def diagnosis(
         return found
     from reconciler.sweep import records
 
-    return records.diagnosis_of(found, attempt.root, records.failed_of(attempt.root, state, stage))
+    return records.diagnosis_of(found, attempt.root, state, stage)
 
 
 def of_newest(jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded) -> Diagnosis:
@@ -202,15 +200,10 @@ def of_newest(jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded) -> 
     evidence = Evidence.from_dict(recorded.evidence) if recorded.evidence else None
     attempt = jobs.attempt(state, stage, recorded.id)
     found = diagnosis(state, stage, attempt, evidence, recorded.verdict)
-    failed = list(_failures(jobs, stage))[-1:] if stage.status is Status.FAILED else []
-    for data in failed:
+    events = jobs.service.log.events() if stage.status is Status.FAILED else ()
+    failed = [one.data for one in events if one.type == p.StageFailed.type]
+    for data in [one for one in failed if one["stage"] == stage.id][-1:]:
         if any(not check["passed"] for check in data["checks"]):
             said = {name: data[name] for name in ("category", "because", "output")}
             return replace(found, **said, has_output=True)
     return found
-
-
-def _failures(jobs: Jobs, stage: Stage) -> Iterator[dict[str, Any]]:
-    for event in jobs.service.log.events():
-        if event.type == "stage.failed" and event.data["stage"] == stage.id:
-            yield event.data

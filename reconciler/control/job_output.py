@@ -135,7 +135,10 @@ def saying(
     ``last``: so many lines of each file at first, None for all.
     """
     attempt = jobs.attempt(state, stage, id_)
-    home = _home(attempt)
+    # It may be kept under another name.
+    kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
+    places = [] if attempt.folder.exists() else [place.parents[1] for place in kept]
+    home = places[0] if places else attempt.stage_folder
     later = [one for one in stage.attempts if one.id > id_]
     taken_over = any(one.taken_over for one in stage.attempts if one.id == id_)
     in_place = attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
@@ -145,14 +148,6 @@ def saying(
     mouths = [Mouth(path, partial(_places, attempt, home, path, in_place)) for path in paths]
     is_open = stage.open_attempt is not None and stage.open_attempt.id == id_
     return Saying(attempt, mouths, machine.of(attempt).is_far and is_open, last)
-
-
-def _home(attempt: AttemptPaths) -> Path:
-    """Return the stage's folder that holds the attempt: one may be kept under another name."""
-    if attempt.folder.exists():
-        return attempt.stage_folder
-    kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
-    return next((place.parents[1] for place in kept), attempt.stage_folder)
 
 
 def _paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
@@ -165,11 +160,7 @@ def _paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
         if isinstance(task, dict)
     ]
     found = dict.fromkeys(map(os.path.normpath, given or [f"{attempt.stage}/{usual}"]))
-    return [path for path in found if _is_below(path)]
-
-
-def _is_below(path: str) -> bool:
-    return not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
+    return [path for path in found if path.split("/")[0] not in ("", "..")]
 
 
 def _places(attempt: AttemptPaths, home: Path, path: str, in_place: bool) -> Iterator[Path]:

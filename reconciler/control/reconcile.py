@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,12 @@ from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from reconciler.attempt.markers import clear_stale
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
-from reconciler.control import strangers
 from reconciler.control.commands import following, observed, when
-from reconciler.control.dispatch import attach, dispatch, in_the_way, launch, prepare
+from reconciler.control.dispatch import attach, clear_way, dispatch, launch, prepare
 from reconciler.control.fix import diagnosis
-from reconciler.control.stopping import stop, try_to_stop
+from reconciler.control.stopping import stop, stop_all
 from reconciler.control.strangers import (
     AttemptFinding,
     in_flight,
@@ -33,14 +31,13 @@ from reconciler.control.strangers import (
     look,
     look_at_all,
     newest_attempt,
+    take_up_all,
 )
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence.collect import note_alone, with_digests
-from reconciler.files import by_hand
 from reconciler.files.leftovers import bring_back, left_by
 from reconciler.port import Mode, SubmissionFacts
 from reconciler.submission.software import versions
-from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import OF_TASKS, Action, Verdict
 from service.writing.stream_writer import WriteOptions
@@ -65,11 +62,8 @@ def reconcile(
     jobs = jobs.acting_as("reconciler")
     state = jobs.service.state()
     if not dry_run and only is None:
-        try_to_stop(jobs, state)
-        if by_hand.may_be(jobs.root, state):
-            by_hand.take_over_all(jobs)
-            state = jobs.service.state()
-        state = strangers.take_up_all(jobs, state)
+        stop_all(jobs, tells=True)
+        state = take_up_all(jobs, state)
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
     if dry_run:
         return look_at_all(jobs, state, stages)
@@ -96,8 +90,13 @@ def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -
     """Record what was found of stages; return those of which it was."""
     if not findings:
         return set()
-    if len(findings) <= _TOGETHER and _recorded_together(jobs, state, findings):
-        return {finding.stage for finding in findings}
+    if len(findings) <= _TOGETHER:
+        asked = [asked for found in findings for asked in _asked(jobs, state, found)]
+        # Somebody else may have moved one of them; by itself each shows what is so now.
+        with suppress(LifecycleError):
+            if asked:
+                jobs.record_each(*asked, known=state)
+            return {finding.stage for finding in findings}
     if len(findings) == 1:
         return set()
     half = len(findings) // 2
@@ -120,20 +119,8 @@ def _starts(stage: Stage, finding: AttemptFinding) -> bool:
     return (
         action in (Action.ATTACH, Action.LAUNCH)
         or (action is Action.LOST and can_recover(stage))
-        or _has_tasks_to_close(stage, finding)
+        or (is_sweep(stage.parameters) and finding.verdict.name in OF_TASKS)
     )
-
-
-def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> bool:
-    """Record what was found of several stages at once; False where the rules refuse one."""
-    asked = [asked for found in findings for asked in _asked(jobs, state, found)]
-    try:
-        if asked:
-            jobs.record_each(*asked, known=state)
-    except LifecycleError:
-        # Somebody else moved one of them meanwhile; by itself each shows what is so now.
-        return False
-    return True
 
 
 def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
@@ -145,42 +132,24 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
             return None
         now = look(jobs, state, stage, again=finding.evidence.looked_twice)
         try:
-            if _is_ours_to_collect(now):
+            # Results wait, and no monitor would bring them back.
+            in_vain = now.evidence.in_vain and now.verdict.name == Name.FINISHED_NOT_COLLECTED
+            if now.verdict.action is Action.ATTACH and (now.evidence.moved or in_vain):
                 note_alone(newest_attempt(jobs, state, stage), now.evidence)
                 bring_back(newest_attempt(jobs, state, stage))
                 now = look(jobs, state, stage)
-            if _has_tasks_to_close(stage, now):
-                state, stage, now = _with_tasks(jobs, state, stage, now)
+            if is_sweep(stage.parameters) and now.verdict.name in OF_TASKS:
+                from reconciler.sweep import judging  # only where a stage has tasks
+
+                attempt = newest_attempt(jobs, state, stage)
+                jobs.record(judging.close(jobs.root, state, stage, attempt))
+                state = jobs.service.state()
+                stage = state.stage(stage.id)
+                now = look(jobs, state, stage, again=now.evidence.looked_twice)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
             return _hindered(jobs, now, error)
         return now
-
-
-def _has_tasks_to_close(stage: Stage, now: AttemptFinding) -> bool:
-    """Whether the attempt of a sweep is over, and its tasks are to be recorded."""
-    return is_sweep(stage.parameters) and now.verdict.name in OF_TASKS
-
-
-def _with_tasks(
-    jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding
-) -> tuple[Workflow, Stage, AttemptFinding]:
-    """Record what became of the tasks of an attempt that is over; return what is so then."""
-    from reconciler.sweep import judging  # only where a stage has tasks
-
-    attempt = newest_attempt(jobs, state, stage)
-    jobs.record(judging.close(jobs.root, state, stage, attempt))
-    state = jobs.service.state()
-    stage = state.stage(stage.id)
-    return state, stage, look(jobs, state, stage, again=now.evidence.looked_twice)
-
-
-def _is_ours_to_collect(now: AttemptFinding) -> bool:
-    """Whether results wait, and no monitor would bring them back."""
-    if now.verdict.action is not Action.ATTACH:
-        return False
-    over = now.verdict.name == Name.FINISHED_NOT_COLLECTED
-    return now.evidence.moved or (now.evidence.in_vain and over)
 
 
 def _hindered(jobs: Jobs, now: AttemptFinding, error: ReconcilerError | OSError) -> AttemptFinding:
@@ -215,25 +184,20 @@ def _asked(
     left = _left(state, stage, finding, attempt)
     if finding.verdict.action is Action.SUCCEEDED:
         finding = replace(finding, evidence=with_digests(jobs.root, finding.evidence))
-    diagnosis_of = partial(_diagnosis, state, stage, finding)
-    planned = following(stage, finding, facts, attempt, diagnosis_of, versions)
+    told = finding.evidence, finding.verdict.name
+    planned = following(
+        stage, finding, facts, attempt, lambda one: diagnosis(state, stage, one, *told), versions
+    )
     # What was left comes before the end, which may make it the outputs.
     launch_, rest = planned[: int(unrecorded)], planned[int(unrecorded) :]
-    seen = _tasks_seen(jobs, state, stage, finding)
-    commands = [*observed(stage, finding), *launch_, *seen, *left, *rest]
+    seen: list[Payload] = []
+    if is_sweep(stage.parameters) and finding.verdict.action in (Action.WAIT, Action.ATTACH):
+        from reconciler.sweep.judging import progress
+
+        # How far the tasks have come.
+        seen += progress(jobs.root, state, stage, attempt)
+    commands = [observed(stage, finding), *launch_, *seen, *left, *rest]
     return [(command, when(command, finding)) for command in commands]
-
-
-def _tasks_seen(
-    jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding
-) -> list[Payload]:
-    """Return the command that records how far the tasks of a sweep under way have come."""
-    if not is_sweep(stage.parameters) or finding.verdict.action not in (Action.WAIT, Action.ATTACH):
-        return []
-    from reconciler.sweep import judging
-
-    attempt = newest_attempt(jobs, state, stage)
-    return [*judging.progress(jobs.root, state, stage, attempt)]
 
 
 def _left(
@@ -246,12 +210,6 @@ def _left(
     # In the way of the attempt that takes its place it would be moved aside at once.
     stays = (action is Action.LOST and can_recover(stage)) or stage.attempts[-1].diagnostic
     return left_by(state, stage, attempt, bring=not stays)
-
-
-def _diagnosis(
-    state: Workflow, stage: Stage, finding: AttemptFinding, attempt: AttemptPaths
-) -> Diagnosis:
-    return diagnosis(state, stage, attempt, finding.evidence, finding.verdict.name)
 
 
 def _relaunch(jobs: Jobs, stage: Stage, attempt: AttemptPaths, found: Verdict) -> None:
@@ -267,22 +225,22 @@ def _relaunch(jobs: Jobs, stage: Stage, attempt: AttemptPaths, found: Verdict) -
         )
     )
     if found.action is Action.LAUNCH:
-        _make_ready(jobs, stage, attempt)
+        # A crash may have left it out between the record and the launch.
+        earlier = stage.attempts[-2].name if len(stage.attempts) > 1 else None
+        clear_way(jobs, stage, attempt, earlier)
         launch(jobs, attempt, mode, known=recorded.launched_at is not None)
     else:
         attach(jobs, attempt, mode)
 
 
-def _make_ready(jobs: Jobs, stage: Stage, attempt: AttemptPaths) -> None:
-    """Do again what a crash may have left out between the record and the launch."""
-    earlier = stage.attempts[-2].name if len(stage.attempts) > 1 else None
-    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), earlier)
-
-
 def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     """Start a new attempt in place of a lost one, once nothing of that one is left."""
     lost = stage.attempts[-1]
-    left = _stopped(jobs.attempt(state, stage, lost.id))
+    try:
+        does_not_end = stop(jobs.attempt(state, stage, lost.id)).left
+        left = f"{', '.join(does_not_end)} does not end" if does_not_end else ""
+    except MachineUnreachable as error:
+        left = error.message
     if left:
         text = f"{stage.id}: {lost.id}: {left}; nothing new is started"
         jobs.say(text, level="warning", stage=stage.id, attempt=lost.id)
@@ -290,28 +248,16 @@ def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     id_ = f"att-{len(stage.attempts) + 1:04d}"
     attempt = jobs.attempt(state, stage, id_, diagnostic=lost.diagnostic)
     mode = Mode(lost.mode)
-    recovery = partial(prepare, recovers=lost.id, diagnostic=lost.diagnostic)
-    command = recovery(jobs, state, stage, attempt, mode)
+    command = prepare(jobs, state, stage, attempt, mode, lost.id, lost.diagnostic)
     jobs.record(command)
-    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), lost.name)
+    clear_way(jobs, stage, attempt, lost.name)
     launch(jobs, replace(attempt, sha256=command.submission_sha256), mode)
-
-
-def _stopped(attempt: AttemptPaths) -> str:
-    """End what is left of an attempt; return in words what does not end."""
-    try:
-        left = stop(attempt).left
-    except MachineUnreachable as error:
-        return error.message
-    return f"{', '.join(left)} does not end" if left else ""
 
 
 #: Seconds between two monitors of an attempt whose monitors keep dying.
 _LONGEST_PAUSE = 60.0
 #: Seconds between two looks at the locks of the monitors.
 GLANCE = 0.1
-#: Seconds between two tellings of what is waited for.
-_TOLD = 1.0
 
 
 def _pauses() -> Iterator[float]:
@@ -337,16 +283,17 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
     """
     end = None if timeout is None else time.monotonic() + timeout
     state = jobs.service.state()
-    turns = {state.stage(id_).id: Turn() for id_ in ids}
-    while len(turns) > 1 and (end is None or time.monotonic() < end):
+    turns = {id_: Turn() for id_ in ids if is_in_flight(state.stage(id_))}
+    while turns:
         for id_ in [id_ for id_, turn in turns.items() if is_due(jobs, state, id_, turn)]:
-            finding = wait(jobs, id_, timeout=0)
-            if _is_over(jobs, id_, finding):
+            beyond_help = is_beyond_help(jobs, id_)
+            state = jobs.service.state()
+            if beyond_help or not is_in_flight(state.stage(id_)):
                 del turns[id_]
+        if end is not None and time.monotonic() >= end:
+            return
         jobs.waits(state, turns)
-        time.sleep(GLANCE)
-    for id_ in turns:
-        wait(jobs, id_, None if end is None else max(0.0, end - time.monotonic()))
+        time.sleep(GLANCE if turns else 0)
 
 
 def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
@@ -360,59 +307,16 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
     return True
 
 
-def _is_over(jobs: Jobs, id_: str, finding: AttemptFinding | None) -> bool:
-    if finding is not None and finding.verdict.action is Action.UNKNOWN:
-        return finding.evidence.silence is None
-    return id_ not in {stage.id for stage in in_flight(jobs.service.state())}
-
-
-def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> AttemptFinding | None:
-    """Wait until the attempt of the stage has ended, and record how; None where none is open.
-
-    Monitors that die meanwhile are replaced. The finding's action is ``wait`` where ``timeout``
-    (seconds) passed first, ``unknown`` where nothing can be said of the attempt.
-    """
-    end = None if timeout is None else time.monotonic() + timeout
-    finding = None
-    for pause in _pauses():
-        state = jobs.service.state()
-        stage = state.stage(id_)
-        if not is_in_flight(stage):
-            break
-        if not _monitor_ended(jobs, state, stage, end):
-            return look(jobs, state, stage)
-        finding = next(iter(reconcile(jobs, only=id_)), None)
-        if finding is not None and (_is_beyond_help(jobs, finding) or _waiting_left(end) == 0):
-            break
-        time.sleep(min(pause, _waiting_left(end) or pause))
-    return finding
-
-
-def _monitor_ended(jobs: Jobs, state: Workflow, stage: Stage, end: float | None) -> bool:
-    """Wait for the monitor of the newest attempt, and tell of it; False where time is up first."""
-    attempt = newest_attempt(jobs, state, stage)
-    while True:
-        left = _waiting_left(end)
-        if jobs.runner.wait(attempt, _TOLD if left is None else min(left, _TOLD)):
-            return True
-        if left is not None and left <= _TOLD:
-            return False
-        jobs.waits(state, [stage.id])
-
-
-def _is_beyond_help(jobs: Jobs, finding: AttemptFinding) -> bool:
-    """Whether nothing can be said of an attempt, and asking again is of no use."""
-    if finding.verdict.action is not Action.UNKNOWN:
+def is_beyond_help(jobs: Jobs, id_: str) -> bool:
+    """Record how the stage stands; whether nothing can be said of it, and never will be."""
+    finding = next(iter(reconcile(jobs, only=id_)), None)
+    if finding is None or finding.verdict.action is not Action.UNKNOWN:
         return False
     why_not = finding.evidence.silence
     if why_not is not None:
-        text = f"{finding.stage}: no answer about {finding.attempt} ({why_not}); asking again"
-        jobs.say(text, level="warning", stage=finding.stage, attempt=finding.attempt)
+        text = f"{id_}: no answer about {finding.attempt} ({why_not}); asking again"
+        jobs.say(text, level="warning", stage=id_, attempt=finding.attempt)
     return why_not is None
-
-
-def _waiting_left(end: float | None) -> float | None:
-    return None if end is None else max(0.0, end - time.monotonic())
 
 
 def dispatch_sync(
@@ -422,5 +326,5 @@ def dispatch_sync(
     outcome = dispatch(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
     if options.dry_run or outcome.repeated:
         return outcome
-    wait(jobs, id_)
+    wait_all(jobs, [id_])
     return replace(outcome, stands=jobs.service.state())

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lifecycle.errors import Refused
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
-from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.state.workflow import Stage
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import OfJob
 from reconciler.attempt.paths import ATTEMPT, AttemptPaths
@@ -39,6 +40,11 @@ class Stopped:
     ended: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
 
+    def and_also(self, other: Stopped) -> Stopped:
+        """Return both together, each said once."""
+        ended = dict.fromkeys((*self.ended, *other.ended))
+        return Stopped(tuple(ended), tuple(dict.fromkeys((*self.left, *other.left))))
+
 
 def stop(attempt: AttemptPaths) -> Stopped:
     """End every process and queued job of an attempt where they are.
@@ -53,85 +59,48 @@ def stop(attempt: AttemptPaths) -> Stopped:
     if attempt.folder.is_dir():
         attempt.barrier.touch()
     if where.is_far or where.has_scheduler:
-        there = _stopped_there(attempt)
+        told = ask.stop(attempt)
+        ended, left = ([what for word, what in told if word == w] for w in ("ended", "left"))
+        there = Stopped(tuple(ended), tuple(left))
     else:
-        there = _stopped_here(attempt, Path(where.scratch))
+        # What a command started may work in another folder, with every file of it closed.
+        variable = f"{ATTEMPT}={attempt.tag}"
+        there = stop_below(Path(where.scratch)).and_also(
+            _ended(lambda: processes.began_with(variable))
+        )
     if where.is_far or there.left:
         return there
-    held = end_holders(traces.told(attempt, OfJob.LOCK))
-    return Stopped(_each((*there.ended, *held.ended)), held.left)
+    locks = traces.told(attempt, OfJob.LOCK)
+    return there.and_also(_ended(lambda: processes.holders(locks)))
 
 
-def _stopped_here(attempt: AttemptPaths, scratch: Path) -> Stopped:
-    ended, left = stop_below(scratch)
-    inside = Stopped(_words(ended), _words(left))
-    # What a command started may work in another folder, with every file of it closed.
-    variable = f"{ATTEMPT}={attempt.tag}"
-    outside = _ended(lambda: processes.began_with(variable), _WITHIN)
-    return Stopped(_each((*inside.ended, *outside.ended)), _each((*inside.left, *outside.left)))
+def stop_below(folder: Path) -> Stopped:
+    """Kill every process that works in ``folder`` or below it.
 
-
-def _stopped_there(attempt: AttemptPaths) -> Stopped:
-    told = ask.stop(attempt)
-    return Stopped(
-        tuple(what for word, what in told if word == "ended"),
-        tuple(what for word, what in told if word == "left"),
-    )
-
-
-def _each(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(words))
-
-
-def end_holders(locks: Iterable[Path], within: float = _WITHIN) -> Stopped:
-    """Kill whoever holds one of the locks, wherever they work.
-
-    Whoever only looks whether a lock is held does not hold it.
+    Only processes of an attempt work below its scratch folder, so nobody else is hit.
     """
-    places = list(locks)
-    return _ended(lambda: processes.holders(places), within)
+    return _ended(lambda: processes.below(processes.census(), folder))
 
 
-def _ended(find: Callable[[], Sequence[Process]], within: float) -> Stopped:
-    """Kill what is found, until nothing is."""
-    deadline, ended = time.monotonic() + within, dict[int, Process]()
+def _ended(find: Callable[[], Sequence[Process | Tenant]]) -> Stopped:
+    """Kill what is found, until nothing is: a process may start another while it is killed.
+
+    A process is told by its id and its start time.
+    """
+    deadline, ended = time.monotonic() + _WITHIN, dict[str, None]()
     while (left := find()) and time.monotonic() < deadline:
-        ended |= {one.pid: one for one in left}
         for one in left:
+            ended[f"process {one.pid}"] = None
             _kill(one)
         time.sleep(0.05)
-    return Stopped(_words(ended.values()), _words(left))
-
-
-def stop_below(
-    folder: Path, within: float = _WITHIN
-) -> tuple[tuple[Tenant, ...], tuple[Tenant, ...]]:
-    """Kill every process that works in ``folder`` or below it; return those, and who is left.
-
-    Only processes of an attempt work below its scratch folder, so nobody else is hit. A process
-    is told by its id and its start time. Looks again until none is left, since a process may
-    start another while it is killed.
-    """
-    deadline, ended = time.monotonic() + within, dict[int, Tenant]()
-    while (left := processes.below(processes.census(), folder)) and time.monotonic() < deadline:
-        ended |= {tenant.pid: tenant for tenant in left}
-        for tenant in left:
-            _kill(tenant)
-        time.sleep(0.05)
-    return tuple(ended.values()), left
-
-
-def _words(found: Iterable[Process | Tenant]) -> tuple[str, ...]:
-    return tuple(f"process {one.pid}" for one in found)
+    return Stopped(tuple(ended), tuple(f"process {one.pid}" for one in left))
 
 
 def _kill(one: Process | Tenant) -> None:
     if processes.start_ticks(one.pid) != one.ticks:
         return
-    try:
+    with suppress(ProcessLookupError):
         os.kill(one.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 class NotStopped(Worded, Refused):
@@ -173,24 +142,23 @@ def fail_and_stop(
     return replace(outcome, events=events, state=stopped.state, stands=stopped.stands)
 
 
-def stop_all(jobs: Jobs) -> None:
-    """End every attempt that is to be stopped; raises `NotStopped` for one that goes on."""
+def stop_all(jobs: Jobs, *, tells: bool = False) -> None:
+    """End every attempt that is to be stopped; raises `NotStopped` for one that goes on.
+
+    ``tells``: it is told instead, and holds up nobody but its own stage.
+    """
     for stage in jobs.service.state().stages.values():
         if stage.attempt is not None and stage.attempt.is_to_stop:
-            with jobs.sole(stage.id):
+            with _told(jobs, stage) if tells else nullcontext(), jobs.sole(stage.id):
                 _end(jobs, stage)
 
 
-def try_to_stop(jobs: Jobs, state: Workflow) -> None:
-    """As `stop_all`, but tell of those that go on: they hold up nobody but their own stage."""
-    for stage in state.stages.values():
-        if stage.attempt is None or not stage.attempt.is_to_stop:
-            continue
-        try:
-            with jobs.sole(stage.id):
-                _end(jobs, stage)
-        except NotStopped as error:
-            jobs.say(error.message, level="warning", stage=stage.id)
+@contextmanager
+def _told(jobs: Jobs, stage: Stage) -> Iterator[None]:
+    try:
+        yield
+    except NotStopped as error:
+        jobs.say(error.message, level="warning", stage=stage.id)
 
 
 def stop_earlier(jobs: Jobs, stage: Stage) -> None:
@@ -207,11 +175,9 @@ def stop_earlier(jobs: Jobs, stage: Stage) -> None:
     if machine.of(jobs.attempt(jobs.service.state(), stage, newest.id)).has_scheduler:
         # A scheduler ends all that is left of a job together with it.
         return
-    try:
+    # Its end was seen: what it may have left elsewhere is no reason to start nothing.
+    with _told(jobs, stage):
         _end(jobs, stage)
-    except NotStopped as error:
-        # Its end was seen: what it may have left elsewhere is no reason to start nothing.
-        jobs.say(error.message, level="warning", stage=stage.id)
 
 
 def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
@@ -221,9 +187,10 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
         return None
     attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
     # An attempt's folder moves with its stage's only once the attempt is seen to be over.
-    if not attempt.folder.exists() or _is_of_the_original(jobs, newest, attempt):
-        return None
     said = was_here(jobs.service.root, newest.root, newest.host)
+    # In a copy of the root what its files name is the original's, and is left alone.
+    if not attempt.folder.exists() or not (said or newest.root == str(attempt.root)):
+        return None
     ended = _stopped(stage, newest, attempt, is_said_to_be_here=said).ended
     if not (ended or newest.is_to_stop):
         return None
@@ -236,12 +203,6 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
     left = left_by(jobs.service.state(), stage, attempt, bring=bring)
     stopped = p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
     return jobs.record(*left, stopped)
-
-
-def _is_of_the_original(jobs: Jobs, recorded: Recorded, attempt: AttemptPaths) -> bool:
-    """Whether this root is a copy: what its files name is the original's, and is left alone."""
-    here = recorded.root == str(attempt.root)
-    return not (here or was_here(jobs.service.root, recorded.root, recorded.host))
 
 
 def _stopped(
@@ -263,20 +224,15 @@ def _stopped(
     if recorded.boot_id not in (None, processes.boot_id()) and not away:
         return Stopped()
     # The monitor first: it would submit again what is killed under its eyes.
-    monitor = end_holders([attempt.monitor_lock])
+    monitor = _ended(lambda: processes.holders([attempt.monitor_lock]))
     try:
-        found = stop(attempt)
+        found = monitor.and_also(stop(attempt))
     except MachineUnreachable as error:
         raise NotStopped(stage.id, recorded.id, error.message) from error
-    left = (*monitor.left, *found.left)
-    if left:
-        raise NotStopped(stage.id, recorded.id, f"{', '.join(left)} does not end")
-    _check_locks(stage, recorded, attempt)
-    return Stopped((*monitor.ended, *found.ended))
-
-
-def _check_locks(stage: Stage, recorded: Recorded, attempt: AttemptPaths) -> None:
+    if found.left:
+        raise NotStopped(stage.id, recorded.id, f"{', '.join(found.left)} does not end")
     locks = [attempt.monitor_lock, *traces.told(attempt, OfJob.LOCK)]
     held = [lock.name for lock in locks if is_held(lock) is not False]
     if held:
         raise NotStopped(stage.id, recorded.id, f"{', '.join(held)} is held or unreadable")
+    return found

@@ -16,7 +16,6 @@ from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.dependencies import needed_by
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host as machine
@@ -24,11 +23,13 @@ from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
 from reconciler.attempt.paths import AttemptPaths, named
 from reconciler.attempt.recorded import digest_of
 from reconciler.context import Jobs
-from reconciler.dpdispatcher.watch import AGAIN
+from reconciler.dpdispatcher.watch import AGAIN, surely
 from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
+from reconciler.files import by_hand
 from reconciler.files.described import submission_of, used_by_launched
 from reconciler.host import processes
+from reconciler.port import Mode
 from reconciler.records.traces import launch_told, launched, read_json
 from reconciler.submission.fields import placed
 from reconciler.verdict import diagnosis, taken_over
@@ -36,6 +37,8 @@ from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 from service.root.disk import utc_text
 from service.writing.report import original_of, was_here
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 from wording import Worded
 
 #: Monitors that ended for the same reason, one after the other, before another is of no use.
@@ -104,28 +107,22 @@ def _look_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, AttemptFinding]:
     attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
-    hidden = {stage.id: _hidden(attempts[stage.id]) for stage in stages}
-    survey = surveyed([attempts[id_] for id_, why in hidden.items() if why is None])
-    found = {}
+    found, places = dict[str, AttemptFinding](), list[Stage]()
+    # One damaged attempt is a finding of its stage, and stops nobody else.
     for stage in stages:
-        attempt, why = attempts[stage.id], hidden[stage.id]
         try:
-            if why is not None:
-                raise why
+            machine.of(attempts[stage.id])
+            places.append(stage)
+        except DAMAGES as error:
+            found[stage.id] = _unreadable(jobs, stage, attempts[stage.id], error)
+    survey = surveyed([attempts[stage.id] for stage in places])
+    for stage in places:
+        attempt = attempts[stage.id]
+        try:
             found[stage.id] = _finding(jobs, state, survey, stage, attempt, again=again)
         except DAMAGES as error:
-            # One damaged attempt is a finding of its stage, and stops nobody else.
             found[stage.id] = _unreadable(jobs, stage, attempt, error)
     return found
-
-
-def _hidden(attempt: AttemptPaths) -> Exception | None:
-    """Return why nobody knows where the attempt's jobs run; None where it is known."""
-    try:
-        machine.of(attempt)
-    except DAMAGES as error:
-        return error
-    return None
 
 
 def _unreadable(
@@ -152,7 +149,9 @@ def _finding(
     jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
 ) -> AttemptFinding:
     recorded = stage.attempts[-1]
-    foreign = _is_foreign(recorded, attempt)
+    # Session and markers alone tell of what was launched by hand, or imported without a folder. Of
+    # an attempt that was launched for a log that was lost the folder tells as of any other.
+    foreign = recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
     evidence = collect(
         attempt,
         jobs.now(),
@@ -162,12 +161,11 @@ def _finding(
         recorded_boot=recorded.boot_id,
         survey=survey,
     )
-    in_vain = recorded.relaunches_alike >= IN_VAIN
     evidence = replace(
         evidence,
         looked_twice=again,
         last_chance=not can_recover(stage),
-        in_vain=in_vain,
+        in_vain=recorded.relaunches_alike >= IN_VAIN,
         verifiable=bool(stage.parameters.get("verify")),
     )
     if foreign:
@@ -187,14 +185,6 @@ def _finding(
         found = judged(state, stage, attempt, found)
     steps = tuple(_spelled(stage, evidence, found))
     return AttemptFinding(stage.id, recorded.id, evidence, found, steps)
-
-
-def _is_foreign(recorded: Recorded, attempt: AttemptPaths) -> bool:
-    """Whether session and markers alone tell of it: launched by hand, or imported without a folder.
-
-    Of an attempt that was launched for a log that was lost the folder tells as of any other.
-    """
-    return recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
 
 
 def _of_another_host(evidence: Evidence) -> str:
@@ -236,19 +226,12 @@ def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> list[str]:
     return steps
 
 
-def _was_launched(found: Verdict) -> bool:
-    return found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
-
-
 def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
     """Say whether an attempt that was launched is not recorded as such, or without its jobs."""
     recorded = stage.attempts[-1]
-    known = recorded.launched_at is not None and (recorded.job_ids or not _has_ids(evidence))
-    return not known and _was_launched(found)
-
-
-def _has_ids(evidence: Evidence) -> bool:
-    return any(job.id for job in evidence.jobs)
+    has_ids = recorded.job_ids or not any(job.id for job in evidence.jobs)
+    was_launched = found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
+    return was_launched and not (recorded.launched_at is not None and has_ids)
 
 
 class StrangerAtWork(Worded, Refused):
@@ -261,10 +244,7 @@ class StrangerAtWork(Worded, Refused):
         "it: wait until it has ended, or end it; where it is known to be over, move its folder "
         "away. Then try again. What it computed is never taken for this workflow's own."
     )
-    untold = (
-        "why",
-        "at_work",
-    )
+    untold = ("why", "at_work")
     stage: str
     folder: Path
     why: str
@@ -276,7 +256,9 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     for stranger in of(jobs, state, stage):
         evidence, found = looked_at(jobs, stage, stranger)
         if may_compute(found):
-            at_work = _who(evidence)
+            who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
+            who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
+            at_work = f" ({', '.join(who)})" if who else ""
             raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
         if found.name == Name.FINISHED_NOT_COLLECTED:
             jobs.say(
@@ -289,24 +271,17 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
 
 def looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
     """Look at a stranger; at one that is listed no more once again, as at any other attempt."""
-    seen = _looked_once(jobs, stage, stranger, again=False)
-    if seen[1].name != Name.VANISHED:
-        return seen
-    time.sleep(AGAIN)
-    return _looked_once(jobs, stage, stranger, again=True)
 
+    def look_once(again: bool) -> tuple[Evidence, Verdict]:
+        try:
+            evidence = replace(collect(stranger, jobs.now()), looked_twice=again)
+        except DAMAGES as error:
+            why = f"it cannot be read ({error})"
+            raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
+        # In a copy of its root nothing of it is at work, and after a move what is shows itself.
+        return diagnosis.judged(evidence)
 
-def _looked_once(
-    jobs: Jobs, stage: Stage, stranger: AttemptPaths, *, again: bool
-) -> tuple[Evidence, Verdict]:
-    try:
-        evidence = replace(collect(stranger, jobs.now()), looked_twice=again)
-    except DAMAGES as error:
-        raise StrangerAtWork(
-            stage.id, stranger.folder, f"it cannot be read ({error})", ""
-        ) from error
-    # In a copy of its root nothing of it is at work, and after a move what is shows itself.
-    return diagnosis.judged(evidence)
+    return surely(look_once)
 
 
 def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
@@ -325,12 +300,6 @@ def may_compute(found: Verdict) -> bool:
     return found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
 
 
-def _who(evidence: Evidence) -> str:
-    words = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
-    words += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
-    return f" ({', '.join(words)})" if words else ""
-
-
 Lost = tuple[p.AttemptStarted, str]
 """The start of an attempt that the log lost, and when it was (UTC, the log's form)."""
 
@@ -339,7 +308,7 @@ _SECOND = 1_000_000_000
 
 def lost(jobs: Jobs, state: Workflow, stage: Stage) -> Lost | None:
     """Return the start of the one attempt at work that the log lost, as it is to be recorded."""
-    if stage.status not in (Status.READY, Status.PREPARING) or stage.open_attempt is not None:
+    if not by_hand.is_free(stage):
         return None
     found = list(_at_work(jobs, state, stage))
     return _started(jobs, state, stage, found[0]) if len(found) == 1 else None
@@ -383,51 +352,65 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths)
 def _started(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> Lost:
     """Return what is known of an attempt from its own folder, and when it was so."""
     record = read_json(one.launch_record) or {}
-    submission = str(one.submission.relative_to(jobs.root))
+    rests_on = used_by_launched(jobs.root, state, stage, str(one.submission.relative_to(jobs.root)))
     moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
-    started = p.AttemptStarted(
-        stage=stage.id,
-        mode="tmux",
-        root=str(record.get("root", jobs.root)),
-        work_dir=str(one.work.relative_to(jobs.root)),
-        submission=submission,
-        wrapper=str(one.wrapper.relative_to(jobs.root)),
-        session=one.session,
-        host=record.get("host"),
-        boot_id=record.get("boot_id"),
-        **used_by_launched(jobs.root, state, stage, submission),
-    )
+    where = {
+        "root": str(record.get("root", jobs.root)),
+        "host": record.get("host"),
+        "boot_id": record.get("boot_id"),
+    }
+    started = begun(one, Mode.TMUX, **where, **rests_on)
     return started, utc_text(min(moment, jobs.service.clock()))
 
 
-def tell(jobs: Jobs, stage: str, started: p.AttemptStarted) -> None:
-    """Say that an attempt was taken up again."""
-    jobs.say(
-        f"{stage}: {started.work_dir.rpartition('/')[0]} was begun here, is at work, and the log "
-        "had lost it; it is taken up again, and nothing is computed beside it",
-        level="warning",
-        stage=stage,
+def begun(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
+    """Return the command that records an attempt: begun here and now, if ``known`` says nothing."""
+    here = {"root": str(attempt.root), "host": processes.host(), "boot_id": processes.boot_id()}
+    return p.AttemptStarted(
+        stage=attempt.stage,
+        mode=mode.value,
+        work_dir=str(attempt.work.relative_to(attempt.root)),
+        submission=str(attempt.submission.relative_to(attempt.root)),
+        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
+        session=attempt.session if mode is Mode.TMUX else None,
+        **{**here, **known},
     )
 
 
+def take_up(
+    jobs: Jobs, state: Workflow, stage: Stage, options: WriteOptions | None = None
+) -> Outcome | None:
+    """Record what is at work for the stage, or was: by hand, or lost by the log; else None."""
+    by_others = by_hand.found(jobs.root, state, [stage] if stage.open_attempt is None else [])
+    if by_others:
+        return by_hand.take_over(jobs, state, stage, by_others[0], options)
+    found = lost(jobs, state, stage)
+    if found is None:
+        return None
+    outcome = jobs.record_each(found, options=options)
+    jobs.say(
+        f"{stage.id}: {found[0].work_dir.rpartition('/')[0]} was begun here, is at work, and the "
+        "log had lost it; it is taken up again, and nothing is computed beside it",
+        level="warning",
+        stage=stage.id,
+    )
+    return outcome
+
+
 def take_up_all(jobs: Jobs, state: Workflow) -> Workflow:
-    """Take up every attempt that the log lost; return the state then."""
-    for id_ in [stage.id for stage in state.stages.values() if _may_be(jobs, state, stage)]:
-        with jobs.sole(id_):
-            state = jobs.service.state()
-            found = lost(jobs, state, state.stage(id_))
-            if found is None:
-                continue
-            try:
-                jobs.record_each(found)
-            except LifecycleError as error:
-                jobs.say(f"{id_}: {error.message}", level="warning", stage=id_)
-            else:
-                tell(jobs, id_, found[0])
+    """Take up whatever is at work for a stage and is not in the log; return the state then.
+
+    What the rules refuse is told.
+    """
+    free = [stage for stage in state.stages.values() if by_hand.is_free(stage)]
+    ids = {job.stage for job in by_hand.found(jobs.root, state, free)}
+    ids |= {s.id for s in free if any(one.starts.exists() for one in of(jobs, state, s))}
+    for id_ in [id_ for id_ in state.stages if id_ in ids]:
+        try:
+            with jobs.sole(id_):
                 state = jobs.service.state()
-    return state
-
-
-def _may_be(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
-    waits = stage.status in (Status.READY, Status.PREPARING) and stage.open_attempt is None
-    return waits and any(one.starts.exists() for one in of(jobs, state, stage))
+                take_up(jobs, state, state.stage(id_))
+        except LifecycleError as error:
+            text = f"{id_}: what is at work for it is not taken up: {error.message}"
+            jobs.say(text, level="warning", stage=id_)
+    return jobs.service.state() if ids else state

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +19,7 @@ from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import IGNORE, IGNORE_ALL, ScriptEnd
+from reconciler.attempt.contract import IGNORE, IGNORE_ALL
 from reconciler.attempt.paths import RUN, AttemptPaths
 from reconciler.attempt.recorded import forwarded
 from reconciler.dpdispatcher import wrapper
@@ -85,13 +86,12 @@ class DPDispatcherRunner:
         self._record_launch(attempt)
         if is_held(attempt.monitor_lock):
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-        if mode is Mode.SYNC:
-            return self._run(attempt)
+        start = self._in_tmux if mode is Mode.TMUX else self._detached
         try:
-            return self._start(attempt, mode)
+            return start(attempt)
         except LaunchFailed:
             # One that was killed leaves no word of it. Twice is no chance: somebody has to look.
-            return self._start(attempt, mode)
+            return start(attempt)
 
     def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
         """See JobRunner."""
@@ -173,52 +173,35 @@ class DPDispatcherRunner:
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
-    def _run(self, attempt: AttemptPaths) -> LaunchResult:
-        before = _Before.of(attempt)
-        with attempt.monitor_log.open("ab") as log:
-            done = subprocess.run(
-                ["bash", attempt.wrapper],
-                cwd=attempt.root,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                check=False,
-            )
-        if done.returncode == ScriptEnd.TAKEN:
-            raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-        if done.returncode == ScriptEnd.UNWRITABLE:
-            raise _not_taken_up(attempt, before, done.returncode)
-        return LaunchResult(Mode.SYNC, exit_code=done.returncode)
-
-    def _start(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
-        return self._in_tmux(attempt) if mode is Mode.TMUX else self._detached(attempt, None)
-
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         if not tmux.is_installed(self._environ):
             return self._detached(attempt, tmux.MISSING)
         before = _Before.of(attempt)
-        command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
+        command = [
+            "bash",
+            "-c",
+            'exec bash "$0" >> "$1" 2>&1',
+            str(attempt.wrapper),
+            str(attempt.monitor_log),
+        ]
         become = [sys.executable, "-I", "-S", "-c", execution_host.BECOME]
         with execution_host.held(self._environ) as place:
             line = [*become, place, *command]
             refusal = tmux.start(attempt.session, attempt.root, line, self._environ)
             if refusal is None:
-                pid = _taken_up(attempt, before, self._session_of(attempt))
+                lives = partial(tmux.is_live, attempt.session, self._environ)
+                pid = _taken_up(attempt, before, lives)
                 return LaunchResult(Mode.TMUX, session=attempt.session, pid=pid)
         note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
         return self._detached(attempt, note)
 
-    def _session_of(self, attempt: AttemptPaths) -> Callable[[], bool]:
-        return lambda: bool(tmux.is_live(attempt.session, self._environ))
-
-    def _detached(self, attempt: AttemptPaths, note: str | None) -> LaunchResult:
+    def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:
         before = _Before.of(attempt)
         # The shell between us and the monitor ends at once, so the monitor is never our child.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
         with attempt.monitor_log.open("ab") as log:
             done = subprocess.run(
-                ["bash", "-c", command, *_places(attempt)],
+                ["bash", "-c", command, str(attempt.wrapper), str(attempt.monitor_log)],
                 cwd=attempt.root,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -246,10 +229,6 @@ def _clear_way(attempt: AttemptPaths) -> None:
             genuine.keep_aside(attempt, path)
 
 
-def _places(attempt: AttemptPaths) -> tuple[str, str]:
-    return str(attempt.wrapper), str(attempt.monitor_log)
-
-
 @dataclass(frozen=True, slots=True)
 class _Before:
     """What an attempt's monitors had left before a new one was started.
@@ -263,7 +242,7 @@ class _Before:
     @classmethod
     def of(cls, attempt: AttemptPaths) -> _Before:
         size = attempt.monitor_log.stat().st_size if attempt.monitor_log.exists() else 0
-        return cls(_mark(attempt), size)
+        return cls(plain.text(attempt.monitor_record), size)
 
     def printed_since(self, attempt: AttemptPaths) -> str:
         """Return the last lines that were printed since."""
@@ -272,26 +251,17 @@ class _Before:
         return _last_lines(attempt.monitor_log.read_bytes()[self.size :].decode(errors="replace"))
 
 
-def _mark(attempt: AttemptPaths) -> str:
-    return plain.text(attempt.monitor_record)
-
-
-def _taken_up(attempt: AttemptPaths, before: _Before, lives: Callable[[], bool]) -> int:
+def _taken_up(attempt: AttemptPaths, before: _Before, lives: Callable[[], object]) -> int:
     """Wait until a new monitor has written who it is; return its process id."""
     end = time.monotonic() + _TAKE_UP
-    while (mark := _mark(attempt)) == before.mark:
-        if (not lives() or time.monotonic() > end) and _mark(attempt) == before.mark:
-            raise _not_taken_up(attempt, before, None)
+    while (mark := plain.text(attempt.monitor_record)) == before.mark:
+        gone = not lives() or time.monotonic() > end
+        if gone and plain.text(attempt.monitor_record) == before.mark:
+            if is_held(attempt.monitor_lock):
+                raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+            raise LaunchFailed(attempt.stage, None, before.printed_since(attempt))
         time.sleep(0.01)
     return int(json.loads(mark)["pid"])
-
-
-def _not_taken_up(
-    attempt: AttemptPaths, before: _Before, code: int | None
-) -> AlreadyMonitored | LaunchFailed:
-    if is_held(attempt.monitor_lock):
-        return AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-    return LaunchFailed(attempt.stage, code, before.printed_since(attempt))
 
 
 def _refusal(text: str) -> str:

@@ -11,8 +11,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from reconciler.attempt.contract import OfJob, Watched
@@ -33,6 +34,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _GLANCE = 0.5
 #: Seconds without an answer after which somebody else is to be told.
 PATIENCE = 600.0
+#: Seconds until a record that was missing is looked for again.
+AGAIN = 5.0
 _WATCHED = {
     Action.LAUNCH: Watched.NOTHING,
     Action.SUCCEEDED: Watched.COLLECTED,
@@ -41,67 +44,56 @@ _WATCHED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WatchLook:
-    """One look, judged as if nobody watched."""
-
-    evidence: Evidence
-    verdict: Verdict
+Look = tuple[Evidence, Verdict]
+"""What was seen, and how it is judged."""
 
 
 def watch(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
     """Look until the jobs are over, or nothing of them is there, or no answer comes for long."""
     answered, pauses = time.monotonic(), _pauses()
     while True:
-        seen = look_surely(attempt)
-        _say(seen)
-        _keep(attempt, seen.evidence)
-        note_alone(attempt, seen.evidence)
-        found = _watched(seen)
+        evidence, judged = surely(partial(_look, attempt))
+        found = _watched(judged)
+        _say(evidence, judged)
+        _keep(attempt, evidence)
+        note_alone(attempt, evidence)
         if found is not None:
             return found
-        if seen.evidence.silence is None:
+        if evidence.silence is None:
             answered = time.monotonic()
         elif time.monotonic() - answered > patience:
             return Watched.SILENT
-        if _news_within(attempt, seen.evidence, next(pauses)):
+        if _news_within(attempt, evidence, next(pauses)):
             # How a job ended its scheduler says soon, and not for long.
             pauses = _pauses()
 
 
-def look_surely(attempt: AttemptPaths) -> WatchLook:
-    """Look, and look again where the first look alone must not decide."""
-    evidence = _unwatched(collect(attempt, utc_text(system_clock())))
-    found = verdict(evidence)
-    if found.name == Name.VANISHED:
-        time.sleep(AGAIN)
-        evidence = _unwatched(collect(attempt, utc_text(system_clock())))
-        evidence = replace(evidence, looked_twice=True)
-        found = verdict(evidence)
-    return WatchLook(evidence, found)
+def surely(look: Callable[[bool], Look]) -> Look:
+    """Look, and look again where the first look alone must not decide; ``look`` is told so."""
+    seen = look(False)
+    if seen[1].name != Name.VANISHED:
+        return seen
+    time.sleep(AGAIN)
+    return look(True)
 
 
-#: Seconds until a record that was missing is looked for again.
-AGAIN = 5.0
-
-
-def _unwatched(evidence: Evidence) -> Evidence:
+def _look(attempt: AttemptPaths, again: bool) -> Look:
     # This process is the monitor; what an earlier one said of itself does not matter here.
-    return replace(
-        evidence,
+    evidence = replace(
+        collect(attempt, utc_text(system_clock())),
         monitor_locked=False,
         monitor_alive=False,
         session=False,
         exit_marker=Marker(SeenMarker.NONE),
+        looked_twice=again,
     )
+    return evidence, verdict(evidence)
 
 
-def _watched(seen: WatchLook) -> Watched | None:
-    if seen.verdict.name == Name.FINISHED_NOT_COLLECTED:
+def _watched(found: Verdict) -> Watched | None:
+    if found.name in (Name.FINISHED_NOT_COLLECTED, Name.ASKED_THROUGH_DPDISPATCHER):
         return Watched.OVER
-    if seen.verdict.name == Name.ASKED_THROUGH_DPDISPATCHER:
-        return Watched.OVER
-    return _WATCHED.get(seen.verdict.action)
+    return _WATCHED.get(found.action)
 
 
 def _pauses() -> Iterator[float]:
@@ -130,10 +122,8 @@ def _keep(attempt: AttemptPaths, evidence: Evidence) -> None:
         print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
 
 
-def _say(seen: WatchLook) -> None:
-    evidence = seen.evidence
-    found = seen.verdict
-    goes_on = _watched(seen) is None and found.action is Action.ATTACH
+def _say(evidence: Evidence, found: Verdict) -> None:
+    goes_on = _watched(found) is None and found.action is Action.ATTACH
     text = f"{evidence.observed_at} " + (
         "it waits or runs" if goes_on else f"{found.name}: {found.reason}"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,13 +24,14 @@ from reconciler.attempt.contract import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import ReconcilerError
 from reconciler.files.described import check_launched, used_by_launched
 from reconciler.host import processes, tmux
-from reconciler.host import processes as plain
 from service.root.disk import utc_text
 from service.root.safe_open import is_inside
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from reconciler.context import Jobs
+    from service.writing.stream_writer import WriteOptions
+    from service.writing.workflow_service import Outcome
 
 Timed = tuple["Payload", str]
 """A command, and when it was so (UTC, the log's form)."""
@@ -38,7 +40,6 @@ Timed = tuple["Payload", str]
 _OURS = b"# Watches one attempt of a stage."
 #: Bytes of a wrapper and of a marker that are looked at.
 _LONGEST = 1_000_000
-_WAITS = (Status.READY, Status.PREPARING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +57,9 @@ class ManualLaunch:
     ended: float | None = None
 
 
-def may_be(root: Path, state: Workflow) -> list[Stage]:
-    """Return the stages that a job may have been launched for by hand: their wrapper is there."""
-    return [
-        stage
-        for stage in state.stages.values()
-        if stage.status in _WAITS
-        and stage.open_attempt is None
-        and (root / stage.id / WRAPPER).exists()
-    ]
+def is_free(stage: Stage) -> bool:
+    """Whether a job may be at work for the stage that the log knows nothing of."""
+    return stage.status in (Status.READY, Status.PREPARING) and stage.open_attempt is None
 
 
 def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[ManualLaunch]:
@@ -99,24 +94,18 @@ def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLau
     """Return a job whose wrapper is through, by what it left since the stage last ended."""
     folder = root / stage.id
     done, code = folder / DONE, folder / EXIT_CODE
-    number = plain.number(plain.text(code).strip())
+    number = processes.number(processes.text(code).strip())
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
-    if number is None or not done.is_file() or (len(plain.text(done).split("\n")) > 2):
+    if number is None or not done.is_file() or len(processes.text(done).split("\n")) > 2:
         return None
     ended = done.stat().st_mtime
-    if ended < _seconds(earlier):
-        return None
+    with suppress(ValueError):
+        if ended < datetime.fromisoformat(earlier).timestamp():
+            return None
     # The wrapper was put there before it ran.
     since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
     return ManualLaunch(stage.id, session, since, number, ended)
-
-
-def _seconds(moment: str) -> float:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def commands(
@@ -150,38 +139,25 @@ def _moment(seconds: float, now: datetime) -> str:
     return utc_text(min(datetime.fromtimestamp(seconds, UTC), now))
 
 
-def take_over(jobs: Jobs, job: ManualLaunch) -> None:
-    """Record that a job was launched by hand; raises what the rules raise."""
-    state = jobs.service.state()
-    asked = commands(jobs.root, state, state.stage(job.stage), job, jobs.service.clock())
-    jobs.record_each(*asked)
-    tell(jobs, jobs.service.state(), job)
+def take_over(
+    jobs: Jobs, state: Workflow, stage: Stage, job: ManualLaunch, options: WriteOptions | None
+) -> Outcome:
+    """Record that a job was launched by hand, and tell in what it is not as its stage is defined.
 
-
-def tell(jobs: Jobs, state: Workflow, job: ManualLaunch) -> None:
-    """Say that a job was taken over, and in what it is not as its stage is defined."""
+    Raises what the rules raise.
+    """
+    asked = commands(jobs.root, state, stage, job, jobs.service.clock())
+    outcome = jobs.record_each(*asked, options=options)
     jobs.say(
-        f"{job.stage}: its job was launched by hand ({job.session}); it is taken over, and nothing "
+        f"{stage.id}: its job was launched by hand ({job.session}); it is taken over, and nothing "
         "is computed beside it",
-        stage=job.stage,
+        stage=stage.id,
     )
     try:
-        check_launched(jobs.root, state, state.stage(job.stage))
+        check_launched(jobs.root, outcome.state, outcome.state.stage(stage.id))
     except (LifecycleError, ReconcilerError) as error:
-        jobs.say(error.message, level="warning", stage=job.stage)
-
-
-def take_over_all(jobs: Jobs) -> None:
-    """Take over every job that was launched by hand; tell of one that the rules refuse."""
-    state = jobs.service.state()
-    for job in found(jobs.root, state, may_be(jobs.root, state)):
-        try:
-            with jobs.sole(job.stage):
-                if jobs.service.state().stage(job.stage).open_attempt is None:
-                    take_over(jobs, job)
-        except LifecycleError as error:
-            text = f"{job.stage}: a job was launched by hand ({job.session}): {error.message}"
-            jobs.say(text, level="warning", stage=job.stage)
+        jobs.say(error.message, level="warning", stage=stage.id)
+    return outcome
 
 
 def borne_out(root: Path, state: Workflow, stage: Stage, now: datetime) -> list[Timed]:
@@ -189,8 +165,7 @@ def borne_out(root: Path, state: Workflow, stage: Stage, now: datetime) -> list[
 
     Nothing where they do not.
     """
-    stages = [stage] if stage.status in _WAITS and stage.open_attempt is None else []
-    for job in found(root, state, stages):
+    for job in found(root, state, [stage] if is_free(stage) else []):
         launched = commands(root, state, stage, job, now)
         if job.ended is None or job.code != 0:
             return launched

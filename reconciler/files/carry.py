@@ -42,12 +42,6 @@ def patterns_of(stage: Stage) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
-def is_carried(stage: str, path: str, patterns: Sequence[str]) -> bool:
-    """Whether a file of the stage, by its path from the root, fits one of its patterns."""
-    own = path.removeprefix(f"{stage}/")
-    return is_below(path, stage) and any(fnmatchcase(own, pattern) for pattern in patterns)
-
-
 def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
     """Return what the next attempt of the stage goes on from, None where there is nothing.
 
@@ -56,7 +50,7 @@ def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
     texts.
     """
     if stage.parameters.get("carry") is not None:
-        shape.texts(stage.parameters, ["carry"], "parameters.")
+        shape.check_fields(stage.parameters, {"carry": "a list of text"}, "parameters.")
     patterns = patterns_of(stage)
     if not patterns or not stage.parameters.get("command"):
         return None
@@ -67,7 +61,8 @@ def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
         found = dict(_left(jobs.root, stage.id, one, patterns))
         if not found:
             continue
-        changed = _changed_inputs(jobs.root, one)
+        inputs = (f["path"] for f in one.inputs if not is_as(jobs.root / f["path"], f))
+        changed = ", ".join(inputs)
         if changed:
             text = f"{stage.id}: nothing is carried on from {one.id}: {changed} has changed since"
             jobs.say(text, stage=stage.id, attempt=one.id)
@@ -84,27 +79,23 @@ def _left(
     """Yield the files to carry that are where they were put, or were moved aside, each by path."""
     for file in one.left:
         path, at = file["path"], file.get("at")
-        if file.get("link") is not None or not is_carried(stage, path, patterns):
+        own = path.removeprefix(f"{stage}/")
+        fits = is_below(path, stage) and any(fnmatchcase(own, pattern) for pattern in patterns)
+        if file.get("link") is not None or not fits:
             continue
         kept = root / stage / ATTEMPTS / one.name / KEPT / path
         places = [root / at] if at is not None else [root / path, kept]
-        place = next((place for place in places if _is(place, file)), None)
-        if place is not None:
-            yield path, place
+        for place in places:
+            if not place.is_symlink() and place.is_file() and is_as(place, file):
+                yield path, place
+                break
 
 
-def _is(place: Path, file: Mapping[str, Any]) -> bool:
-    """Whether a file lies there that is as the log has it."""
-    return not place.is_symlink() and place.is_file() and is_as(place, file)
+def sending(given: Mapping[str, Any], attempt: AttemptPaths, carried: Carried) -> dict[str, Any]:
+    """Return a submission that sends the files along and puts them where the command finds them.
 
-
-def _changed_inputs(root: Path, one: Recorded) -> str:
-    """Return the inputs of an attempt that are not what it was started from."""
-    return ", ".join(f["path"] for f in one.inputs if not is_as(root / f["path"], f))
-
-
-def put_aside(attempt: AttemptPaths, carried: Carried) -> None:
-    """Give the attempt what it goes on from; a second name where the file system knows them."""
+    The attempt gets them by a second name where the file system knows such, else as copies.
+    """
     make_folders(attempt)
     for path, source in carried.places.items():
         target = attempt.carried / path.removeprefix(f"{attempt.stage}/")
@@ -113,15 +104,6 @@ def put_aside(attempt: AttemptPaths, carried: Carried) -> None:
             os.link(source, target)
         except OSError:
             shutil.copy2(source, target)
-
-
-def drop(attempt: AttemptPaths) -> None:
-    """Take away what an attempt that came to nothing was to go on from: second names alone."""
-    shutil.rmtree(attempt.carried, ignore_errors=True)
-
-
-def sending(given: Mapping[str, Any], attempt: AttemptPaths, carried: Carried) -> dict[str, Any]:
-    """Return a submission that sends the files along and puts them where the command finds them."""
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
     place = f"{ATTEMPTS}/{attempt.name}/carry"

@@ -84,7 +84,11 @@ def _clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
     folders = (*traces.copies_below(attempt.work), attempt.carried)
     folders = tuple(folder for folder in folders if folder.is_dir() and not folder.is_symlink())
     files = dict(_known(attempt, one.left))
-    size = sum(map(_size, folders)) + sum(place.lstat().st_size for place in files)
+    found = (Path(at) / name for one in folders for at, _, names in os.walk(one) for name in names)
+    known = (path.lstat() for path in found)
+    # What has a second name elsewhere takes no room.
+    size = sum(one.st_size for one in known if one.st_nlink == 1)
+    size += sum(place.lstat().st_size for place in files)
     written = tuple(files.values())
     return Clearing(attempt.stage, attempt.id, folders, tuple(files), written, size)
 
@@ -99,21 +103,11 @@ def _known(attempt: AttemptPaths, left: Sequence[Mapping[str, Any]]) -> Iterator
             continue
         for kept in (attempt.kept, attempt.folder / "kept"):
             place = kept / file["path"]
-            if is_inside(place.parent, attempt.folder) and _is(place, file):
+            if not is_inside(place.parent, attempt.folder):
+                continue
+            link = str(place.readlink()) if place.is_symlink() else None
+            if file.get("link") == link and (link or (place.is_file() and is_as(place, file))):
                 yield place, file["path"]
-
-
-def _is(place: Path, file: Mapping[str, Any]) -> bool:
-    if place.is_symlink():
-        return file.get("link") == str(place.readlink())
-    return file.get("link") is None and place.is_file() and is_as(place, file)
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes of the files below a folder that have no second name elsewhere."""
-    found = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
-    known = [path.lstat() for path in found]
-    return sum(one.st_size for one in known if one.st_nlink == 1)
 
 
 def command(root: Path, one: Clearing) -> p.LeftoversFreed:
@@ -171,11 +165,15 @@ def keep(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:
     there = os.path.lexists(kept)
     if not there and not folder.is_dir():
         return False
-    if not (there and _is_ours(kept, kept_as)):
-        if there and not _was_moved(folder, kept):
+    label = kept / LABEL
+    if not label.is_file() or read_regular(label).decode(errors="replace") != f"{kept_as}\n":
+        # Somebody may have moved it: the records are in it, and nothing is left in its place.
+        moved = kept.is_dir() and not kept.is_symlink() and (kept / ATTEMPTS).is_dir()
+        if there and not (moved and (not os.path.lexists(folder) or _is_empty(folder))):
             raise KeptFolderTaken(stage, kept)
         old = kept if there else folder
-        _copy(old, new, _within(stage, outputs))
+        within = (os.path.relpath(path, stage) for path in outputs)
+        _copy(old, new, frozenset(path for path in within if not path.startswith("..")))
         write_whole(old / LABEL, f"{kept_as}\n".encode())
         if not there:
             folder.rename(kept)
@@ -188,28 +186,8 @@ def keep(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:
     return True
 
 
-def _was_moved(folder: Path, kept: Path) -> bool:
-    """Whether somebody moved the stage's folder to the name it is to be kept under.
-
-    The records of its attempts are in it, and nothing is left in its place.
-    """
-    moved = kept.is_dir() and not kept.is_symlink() and (kept / ATTEMPTS).is_dir()
-    return moved and (not os.path.lexists(folder) or _is_empty(folder))
-
-
 def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
-
-
-def _within(stage: str, paths: Iterable[str]) -> frozenset[str]:
-    """Return the paths, relative to the root, as they are called within the stage's folder."""
-    found = (os.path.relpath(path, stage) for path in paths)
-    return frozenset(path for path in found if not path.startswith(".."))
-
-
-def _is_ours(kept: Path, kept_as: str) -> bool:
-    label = kept / LABEL
-    return label.is_file() and read_regular(label).decode(errors="replace") == f"{kept_as}\n"
 
 
 def _copy(folder: Path, new: Path, outputs: frozenset[str]) -> None:
@@ -224,13 +202,8 @@ def _copy(folder: Path, new: Path, outputs: frozenset[str]) -> None:
 
     shutil.copytree(folder, new, symlinks=True, ignore=ignored)
     for place, _, files in os.walk(new):
-        for name in files:
-            _sync(Path(place) / name)
+        for path in (Path(place) / name for name in files):
+            if not path.is_symlink():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
         sync_folder(Path(place))
-
-
-def _sync(path: Path) -> None:
-    if path.is_symlink():
-        return
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -24,12 +24,19 @@ from reconciler.submission import build as submission
 from reconciler.submission import fields as shape
 from reconciler.submission.agreed import (
     SubmissionDrift,
-    check_digest,
+    check_recorded,
     computed_otherwise,
     differences,
 )
 from reconciler.submission.fields import environment
 from service.consent.scripts import scripts_of
+
+_PARAMETERS = {
+    "command": "text",
+    "forward_files": "a list of text",
+    "backward_files": "a list of text",
+    "resource_overrides": "an object",
+}
 
 
 class NoStageCommand(Refused):
@@ -95,38 +102,31 @@ def _beside(root: Path, stage: Stage, prepared: dict[str, Any] | None) -> list[s
 
 
 def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the submission as the stage's definition describes it, with files ``beside`` it."""
-    built = submission.build(_job(state, stage, beside), state.profile(stage))
-    resources = built["resources"]
-    own = environment(stage.parameters)
-    return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
+    """Return the submission as the stage's definition describes it, with files ``beside`` it.
 
-
-def _job(state: Workflow, stage: Stage, beside: Sequence[str]) -> submission.StageJob:
+    Raises UnusableProfile for a software environment that no plan may have.
+    """
     given = {name: value for name, value in stage.parameters.items() if value is not None}
-    shape.text(given, ["command"], "parameters.")
-    shape.texts(given, ["forward_files", "backward_files"], "parameters.")
-    shape.objects(given, ["resource_overrides"], "parameters.")
+    shape.check_fields(given, _PARAMETERS, "parameters.")
+    software = wanted(state.profile(stage), stage.parameters)
+    wrong = next(problems(software), None)
+    if wrong is not None:
+        raise UnusableProfile("environment", wrong, software)
     backward = given.get("backward_files")
-    return submission.StageJob(
+    job = submission.StageJob(
         stage=stage.id,
-        command=str(given["command"]),
+        command=given["command"],
         forward_files=(*given.get("forward_files", ()), *beside),
         backward_files=tuple(backward) if backward is not None else None,
         inputs=tuple(stage.inputs),
         outputs=tuple(stage.declared_outputs),
         resource_overrides=given.get("resource_overrides", {}),
-        environment=_software(state, stage),
+        environment=software,
     )
-
-
-def _software(state: Workflow, stage: Stage) -> dict[str, Any]:
-    """Return the software environment; raises UnusableProfile for one that no plan may have."""
-    found = wanted(state.profile(stage), stage.parameters)
-    wrong = next(problems(found), None)
-    if wrong is not None:
-        raise UnusableProfile("environment", wrong, found)
-    return found
+    built = submission.build(job, state.profile(stage))
+    resources = built["resources"]
+    own = environment(stage.parameters)
+    return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
 
 
 def used_by(
@@ -172,7 +172,7 @@ def launched_otherwise(root: Path, state: Workflow, stage: Stage, recorded: Atte
     place = root / recorded.submission
     if not (recorded.taken_over and stage.parameters.get("command") and place.is_file()):
         return []
-    check_digest(place, recorded.submission, attempt)
+    check_recorded(attempt, place)
     return computed_otherwise(_described(state, stage), submission.read(place))
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,10 @@ def deviations(
     for stage in stages:
         if stage.status is Status.COMPLETED:
             found += changed_results(root, stage, deep=deep)
-            found += _inputs(root, stage, deep)
+            if (source := stage.source) is not None:
+                # What is reused was compared with its inputs when it was, by whole digests.
+                since = (stage.started_at if stage.reused else None) or source.started_at
+                found += _otherwise(root, stage, "input", source.inputs, since, deep)
     return found
 
 
@@ -92,16 +96,13 @@ def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     files = FilesInspection(root, log).looked()
     found = deviations(root.path, state)
     verdicts = dict(_other_verdicts(root.path, state))
-    times, gone = _times(root.path, state), _gone(root.path, state)
+    times = _times(root.path, state)
+    # Where an imported record alone has them.
+    taken = (stage for stage in state.stages.values() if is_taken_over(stage))
+    missing = {one.id: [p for p in one.outputs if not (root.path / p).exists()] for one in taken}
+    gone = {id_: paths for id_, paths in missing.items() if paths}
     marks = [one.to_item() for one in marks_of(root, log.store, log.stream)]
     return Seen(found, files, verdicts, times, gone, marks)
-
-
-def _gone(root: Path, state: Workflow) -> dict[str, list[str]]:
-    """Return by stage the outputs that are not there, where an imported record alone has them."""
-    taken = (stage for stage in state.stages.values() if is_taken_over(stage))
-    found = {one.id: [p for p in one.outputs if not (root / p).exists()] for one in taken}
-    return {id_: paths for id_, paths in found.items() if paths}
 
 
 def _times(root: Path, state: Workflow) -> dict[str, float]:
@@ -137,17 +138,11 @@ def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator
         yield from _otherwise(root, stage, "result", stage.results, stage.completed_at, deep)
 
 
-def _inputs(root: Path, stage: Stage, deep: bool) -> Iterator[Deviation]:
-    if (source := stage.source) is not None:
-        # What is reused was compared with its inputs when it was, by whole digests.
-        since = (stage.started_at if stage.reused else None) or source.started_at
-        yield from _otherwise(root, stage, "input", source.inputs, since, deep)
-
-
 def _otherwise(
     root: Path, stage: Stage, what: str, recorded: Iterable[dict[str, Any]], since: str, deep: bool
 ) -> Iterator[Deviation]:
-    attempt, began = stage.source.id if stage.source else None, _seconds(since)
+    attempt = stage.source.id if stage.source else None
+    began = datetime.fromisoformat(since).timestamp()
     for one in _suspects(root, recorded, began - _MARGIN, deep):
         kind = _kind(root, one, deep)
         if kind is not None:
@@ -155,10 +150,6 @@ def _otherwise(
             with suppress(OSError):
                 after = max((root / one["path"]).stat().st_ctime - began, 0.0)
             yield Deviation(stage.id, attempt, what, one["path"], kind, since, after)
-
-
-def _seconds(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
 
 
 def check_results(root: Path, state: Workflow, stage: Stage) -> None:
@@ -186,7 +177,10 @@ def _suspects(
             yield one
             continue
         touched = found.st_ctime >= limit
-        if touched or deep or (found.st_mode & S_IFDIR and _touched_below(place, limit)):
+        if not (touched or deep) and found.st_mode & S_IFDIR:
+            below = (f"{at}/{name}" for at, *names in os.walk(place) for name in chain(*names))
+            touched = any(os.lstat(path).st_ctime >= limit for path in below)
+        if touched or deep:
             yield one
 
 
@@ -199,14 +193,6 @@ def _kind(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
     from reconciler.attempt.markers import is_as  # only where a file was touched
 
     return None if is_as(root / recorded["path"], recorded) else "changed"
-
-
-def _touched_below(place: str, limit: float) -> bool:
-    """Whether anything in a folder was put there or written to later."""
-    for folder, folders, names in os.walk(place):
-        if any(os.lstat(f"{folder}/{name}").st_ctime >= limit for name in (*folders, *names)):
-            return True
-    return False
 
 
 def unrecorded(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
@@ -259,25 +245,20 @@ def unfit(root: Path, state: Workflow) -> dict[str, str]:
 
     Only what a person wrote is looked at: submissions, profiles, resources, paths of inputs.
     """
+    found = {}
     due = (stage for stage in state.stages.values() if is_due(state, stage))
-    return dict(_unfit(root, state, [stage for stage, _ in zip(due, range(_FEW), strict=False)]))
-
-
-def _unfit(root: Path, state: Workflow, stages: list[Stage]) -> Iterator[tuple[str, str]]:
-    for stage in stages:
-        if not _is_own(root, state, stage):
-            continue
+    for stage in (one for one in islice(due, _FEW) if _is_own(root, state, one)):
         from reconciler.files.described import submission_of  # few stages have anything of the kind
 
         try:
             submission_of(root, state, stage, anew=stage.regenerate)
         except (ReconcilerError, LifecycleError, OSError) as error:
-            found = str(getattr(error, "message", error))
-            yield stage.id, f"a correction: {found[:_SHOWN]}"
+            found[stage.id] = f"a correction: {str(getattr(error, 'message', error))[:_SHOWN]}"
             continue
         path = state.profile(stage).get("config_path")
         if isinstance(path, str) and not (root / Path(path).expanduser()).exists():
-            yield stage.id, f"the machine file {path}, which is missing"
+            found[stage.id] = f"the machine file {path}, which is missing"
+    return found
 
 
 def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:

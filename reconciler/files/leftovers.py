@@ -48,57 +48,41 @@ _NAMED = 500
 
 
 def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool) -> list[Payload]:
-    """Sort out what an attempt of the stage left; return the command that records it.
+    """Sort out what an attempt of the stage left; return the command that records it, if it is.
 
-    Where its machine cannot be reached, a note says where it is.
+    ``bring``: into the stage's folder, as far as it all together has no more bytes than its limit.
+    What the next attempt goes on from is brought to this machine in any case. May be done again
+    after it was cut off at any point, and then comes to the same. Where its machine cannot be
+    reached, a note says where it is.
     """
-    try:
-        limit = limit_of(state, stage, attempt)
-        found = sort_out(attempt, bring=bring, limit=limit, wanted=patterns_of(stage))
-    except MachineUnreachable as error:
-        where = f"{machine.of(attempt).scratch}/left"
-        text = f"{attempt.id}: what it left stays in {where} on its machine: {error.message}"
-        return [p.NoteLogged(stage=stage.id, text=text)]
-    return [found] if found is not None else []
-
-
-def sort_out(
-    attempt: AttemptPaths, *, bring: bool, limit: int | None, wanted: Sequence[str] = ()
-) -> p.AttemptLeft | None:
-    """Sort out what an attempt left; return the command that records it, None where it is nothing.
-
-    ``bring``: into the stage's folder, as far as it all together has no more than ``limit`` bytes.
-    What fits a ``wanted`` pattern is brought to this machine in any case, as the next attempt goes
-    on from it. May be done again after it was cut off at any point, and then comes to the same.
-    """
-    known = _listed(attempt)
-    if known is None:
-        known = _found(attempt, bring, limit, wanted)
+    listed = traces.read_json(attempt.left_list)
+    if listed is not None:
+        known = [BroughtFile(**one) for one in listed["files"]]
+    else:
+        try:
+            known = _found(attempt, bring, limit_of(state, stage, attempt), patterns_of(stage))
+        except MachineUnreachable as error:
+            where = f"{machine.of(attempt).scratch}/left"
+            text = f"{attempt.id}: what it left stays in {where} on its machine: {error.message}"
+            return [p.NoteLogged(stage=stage.id, text=text)]
         if not known and not attempt.kept.is_dir():
-            return None
+            return []
         text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
         write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
     _put_in_place(attempt, known)
-    return _command(attempt, known)
-
-
-def _command(attempt: AttemptPaths, known: Sequence[BroughtFile]) -> p.AttemptLeft | None:
     if not known:
-        return None
+        return []
     stayed = any(left.at is not None and left.at.startswith("/") for left in known)
-    return p.AttemptLeft(
-        stage=attempt.stage,
-        attempt=attempt.id,
-        files=[p.LeftFile.model_validate(asdict(one)) for one in known[:_NAMED]],
-        more=max(0, len(known) - _NAMED),
-        host=traces.facts(attempt).job_host if stayed else None,
-        record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
-    )
-
-
-def _listed(attempt: AttemptPaths) -> list[BroughtFile] | None:
-    found = traces.read_json(attempt.left_list)
-    return None if found is None else [BroughtFile(**one) for one in found["files"]]
+    return [
+        p.AttemptLeft(
+            stage=attempt.stage,
+            attempt=attempt.id,
+            files=[p.LeftFile.model_validate(asdict(one)) for one in known[:_NAMED]],
+            more=max(0, len(known) - _NAMED),
+            host=traces.facts(attempt).job_host if stayed else None,
+            record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
+        )
+    ]
 
 
 def _found(
@@ -124,30 +108,23 @@ def _keep(attempt: AttemptPaths, scratch: str) -> None:
 
 
 def _news(attempt: AttemptPaths) -> Iterator[BroughtFile]:
-    """Yield what was kept and is neither collected already nor an input that did not change."""
-    for file in list(_files_below(attempt.kept)):
-        path = str(file.relative_to(attempt.kept))
-        place = attempt.root / path
-        if not _is_same(file, place):
-            yield _of(file, path)
-            continue
-        file.unlink()
-    yield from _printed(attempt)
+    """Yield what was kept and is neither collected already nor an input that did not change.
 
-
-def _printed(attempt: AttemptPaths) -> Iterator[BroughtFile]:
-    """Yield what the jobs printed and is in place already."""
+    Behind it comes what the jobs printed and is in place already.
+    """
+    below = [(Path(at), folders, names) for at, folders, names in os.walk(attempt.kept)]
+    for folder, folders, names in sorted(below):
+        links = [name for name in folders if (folder / name).is_symlink()]
+        for file in (folder / name for name in sorted([*names, *links])):
+            path = str(file.relative_to(attempt.kept))
+            if _is_same(file, attempt.root / path):
+                file.unlink()
+            else:
+                yield _of(file, path)
     for path in attempt.logs if attempt.launch_record.exists() else ():
         place = attempt.root / path
         if not os.path.lexists(attempt.kept / path) and place.is_file() and place.stat().st_size:
             yield _of(place, path)
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        links = [name for name in folders if (Path(place) / name).is_symlink()]
-        yield from (Path(place) / name for name in sorted([*names, *links]))
 
 
 def _is_same(file: Path, place: Path) -> bool:

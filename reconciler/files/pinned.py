@@ -64,7 +64,7 @@ def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
 
 def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
     """Return why the stage may not be judged by its scripts as they are now, if it may not."""
-    refuted = next((one for one in reversed(stage.attempts) if _did_not_pass(one)), None)
+    refuted = next((one for one in reversed(stage.attempts) if _was_refused(one)), None)
     if refuted is None:
         return None
     own = judging(stage)
@@ -75,11 +75,9 @@ def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged |
     return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
 
 
-def _did_not_pass(attempt: Attempt) -> bool:
-    """Whether something that it computed was refused by its verdict."""
+def _was_refused(attempt: Attempt) -> bool:
     failed = (attempt.tasks or {}).get("failures", [])
-    by_task = any(str(one.get("because")).startswith(VERDICTS) for one in failed)
-    return attempt.is_refuted or by_task
+    return attempt.is_refuted or any(str(f.get("because")).startswith(VERDICTS) for f in failed)
 
 
 #: Bytes and files that are sent without being named.
@@ -90,21 +88,19 @@ _NOT_THEIRS = frozenset(
 )
 
 
-class TooMuchBeside(Refused):
+class TooMuchBeside(Worded, Refused):
     """More lies in a stage's folder than is sent to a job without being named."""
 
     code = "too_much_beside"
-
-    def __init__(self, stage: str, files: int, size: int) -> None:
-        super().__init__(
-            f"{stage}/ holds {files} files of {size} bytes that no field of the stage names; "
-            f"expected at most {_FILES} files and {_BYTES} bytes. Name those that its command "
-            f"needs: `wfctl amend propose --stage {stage} --set "
-            "'parameters.forward_files=[\"run.py\"]' --reason TEXT`; [] sends none.",
-            stage=stage,
-            files=files,
-            bytes=size,
-        )
+    text = (
+        "{stage}/ holds {files} files of {bytes} bytes that no field of the stage names; expected "
+        f"at most {_FILES} files and {_BYTES} bytes. Name those that its command needs: `wfctl "
+        "amend propose --stage {stage} --set 'parameters.forward_files=[\"run.py\"]' --reason "
+        "TEXT`; [] sends none."
+    )
+    stage: str
+    files: int
+    bytes: int
 
 
 def files_beside(root: Path, stage: Stage) -> list[str]:
@@ -116,29 +112,16 @@ def files_beside(root: Path, stage: Stage) -> list[str]:
     taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
     if is_sweep(stage.parameters):
         taken += [*table_of(stage.id), f"{stage.id}/{DONE}"]
+    above = tuple(os.path.normpath(path) for path in taken)
     found = [
         (path, size)
         for path, size in _below(root / stage.id)
-        if not any(_is_at(f"{stage.id}/{path}", one) for one in taken)
+        if not any(f"{stage.id}/{path}/".startswith(f"{one}/") for one in above)
     ]
     total = sum(size for _, size in found)
     if total > _BYTES or len(found) > _FILES:
         raise TooMuchBeside(stage.id, len(found), total)
     return [escape(path) for path, _ in found]
-
-
-def _is_at(path: str, taken: str) -> bool:
-    taken = os.path.normpath(taken)
-    return path == taken or path.startswith(f"{taken}/")
-
-
-def _can_be_recorded(path: str) -> bool:
-    """Whether a name is text: bytes that are not UTF-8 have no place in an event."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _below(folder: Path) -> Iterator[tuple[str, int]]:
@@ -148,7 +131,9 @@ def _below(folder: Path) -> Iterator[tuple[str, int]]:
         for name in sorted(names):
             path = Path(place) / name
             own = str(path.relative_to(folder))
-            if name.startswith(".") or own in _NOT_THEIRS or not _can_be_recorded(own):
+            # Bytes that are not UTF-8 have no place in an event.
+            can_be_recorded = own.encode(errors="ignore").decode() == own
+            if name.startswith(".") or own in _NOT_THEIRS or not can_be_recorded:
                 continue
             if path.is_file() and is_inside(path, folder):
                 yield own, path.stat().st_size

@@ -124,7 +124,10 @@ def hand_over(jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], b
 
     It is stopped where its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
     """
-    folder = _fresh(jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE))
+    parent = jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE)
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = parent / f"{len(list(parent.iterdir())) + 1:04d}"
+    folder.mkdir()
     prompt = folder / "prompt.md"
     prompt.write_text(task.prompt, "utf-8")
     shown = prompt.relative_to(jobs.root)
@@ -138,28 +141,24 @@ def _note(jobs: Jobs, stage: str | None, text: str) -> None:
     jobs.record(p.NoteLogged(stage=stage, text=text))
 
 
-def _fresh(parent: Path) -> Path:
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = parent / f"{len(list(parent.iterdir())) + 1:04d}"
-    folder.mkdir()
-    return folder
-
-
 def _attended(
     jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
 ) -> AgentEnd:
-    output = prompt.with_name("output.log")
+    output, record = prompt.with_name("output.log"), jobs.service.root.folder / RECORD
     began = time.monotonic()
     process = _started(jobs, agent, prompt, output, _environment(jobs, agent, task, prompt))
     try:
-        _record(jobs, process.pid, prompt)
+        if found := processes.identify(process.pid):
+            # So that it can be told if this loop dies.
+            entry = Working(**found.to_dict(), prompt=str(prompt))
+            record.write_text(json.dumps(asdict(entry)))
         stopped = _has_to_stop(process.pid, agent.time_limit, is_over)
     finally:
         # What it began must not go on beside the next one. Its id is nobody else's until it is
         # reaped, so this is its group.
         _signal_group(process.pid, signal.SIGKILL)
         process.wait()
-        (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
     seconds = time.monotonic() - began
     return AgentEnd(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
 
@@ -198,14 +197,6 @@ def _environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dic
         # An installation of its own need not be on anybody's path.
         own["PATH"] = f"{path}{os.pathsep}{Path(sys.executable).parent}"
     return {**inherited, **own}
-
-
-def _record(jobs: Jobs, pid: int, prompt: Path) -> None:
-    """Write down which process the agent is, so that it can be told if this loop dies."""
-    found = processes.identify(pid)
-    if found is not None:
-        entry = Working(**found.to_dict(), prompt=str(prompt))
-        (jobs.service.root.folder / RECORD).write_text(json.dumps(asdict(entry)))
 
 
 def end_orphan(jobs: Jobs) -> None:

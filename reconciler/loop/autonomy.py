@@ -54,11 +54,6 @@ class Limits:
     rapid: int = 3
     rapid_seconds: float = 60.0
 
-    @property
-    def rapid_below(self) -> float:
-        """Seconds below which a session was rapid: one that used up its time has waited."""
-        return min(self.rapid_seconds, self.seconds)
-
 
 @dataclass(frozen=True, slots=True)
 class LoopSession:
@@ -73,11 +68,6 @@ class LoopSession:
     reason: str | None = None
     code: str | None = None
     message: str | None = None
-
-    @property
-    def met_another_loop(self) -> bool:
-        """Whether it did nothing because another loop drives the workflow."""
-        return self.code == AlreadyDriven.code
 
     @property
     def failure(self) -> str:
@@ -96,17 +86,17 @@ class LoopSession:
         return None
 
 
+@dataclass(frozen=True, slots=True)
 class Runner:
     """Starts loops until there is no more to do. It alone holds the lock for as long as it lives.
 
     ``words`` call a loop; it is told its time limit with one more option.
     """
 
-    def __init__(self, jobs: Jobs, words: list[str], limits: Limits, asked: Interruption) -> None:
-        self.jobs = jobs.acting_as("runner")
-        self.words = words
-        self.limits = limits
-        self.asked = asked
+    jobs: Jobs
+    words: list[str]
+    limits: Limits
+    asked: Interruption
 
     def serve(self, begun: Callable[[], None]) -> str:
         """Run sessions; return why it ended. ``begun`` is called once the lock is held.
@@ -133,14 +123,16 @@ class Runner:
             if before is None:
                 return "the workflow's state cannot be read"
             done = self._session()
-            if done.met_another_loop:
+            if done.code == AlreadyDriven.code:
                 self._let_other_end()
                 continue
             last = done.is_last()
             if last is not None:
                 return last
             number += 1
-            idle = done.seconds < self.limits.rapid_below and done.reason != "budget_exhausted"
+            # One that used up its time has waited.
+            rapid_below = min(self.limits.rapid_seconds, self.limits.seconds)
+            idle = done.seconds < rapid_below and done.reason != "budget_exhausted"
             futile = idle and self._completed() == before
             rapid = rapid + 1 if futile else 0
             if rapid >= self.limits.rapid:

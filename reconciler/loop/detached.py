@@ -143,8 +143,7 @@ def _by_setsid(root: Root, words: list[str], environ: Mapping[str, str]) -> None
 def _awaited(jobs: Jobs, session: str | None) -> Detached:
     deadline = time.monotonic() + _WITHIN
     while time.monotonic() < deadline:
-        found = recorded(jobs.service.root)
-        if found is not None:
+        if (found := recorded(jobs.service.root)) is not None:
             return found
         time.sleep(_GLANCE)
     where = f"tmux session {session}" if session else str(jobs.service.root.folder / OUTPUT)

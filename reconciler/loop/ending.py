@@ -87,7 +87,8 @@ def completed(state: Workflow) -> Ended:
 def blocked(state: Workflow, seen: Sequence[Hindrance] = ()) -> Ended:
     """Return the end of a workflow that waits for somebody: which stage, why, what would help."""
     found = _all(state, seen)
-    message = ". ".join(map(str, found)) or _unfinished(state)
+    unfinished = (f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
+    message = ". ".join(map(str, found)) or "; ".join(unfinished)
     help_ = found[0].unblock if found else "`wfctl status`"
     return Ended("blocked", message, help_, state, tuple(seen))
 
@@ -97,10 +98,6 @@ def _all(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
     told = hindrances(state)
     named = {hindrance.stage for hindrance in told}
     return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
-
-
-def _unfinished(state: Workflow) -> str:
-    return "; ".join(f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
 
 
 def exhausted(state: Workflow, stage: Stage, seen: Sequence[Hindrance] = ()) -> Ended:
@@ -165,17 +162,14 @@ def patience(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, flo
         goes_on = away < _BOUND and asked.signal is None
         if goes_on and away >= due:
             due = 2 * away
-            jobs.say(_told(error, away), level="warning")
+            text = (
+                f"waiting for the log: {error.path} has given no answer for {away:.0f} s "
+                f"({error.reason}); asking again for {_BOUND:.0f} s at the most"
+            )
+            jobs.say(text, level="warning")
         return goes_on
 
     return asks_again
-
-
-def _told(error: StoreUnreachable, away: float) -> str:
-    return (
-        f"waiting for the log: {error.path} has given no answer for {away:.0f} s "
-        f"({error.reason}); asking again for {_BOUND:.0f} s at the most"
-    )
 
 
 @dataclass(frozen=True, slots=True)

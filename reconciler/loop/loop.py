@@ -17,7 +17,7 @@ from projections.screens.next_actions import GO_ON
 from projections.screens.starting import Surroundings, bar
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
-from reconciler.control.reconcile import GLANCE, Turn, is_due, wait
+from reconciler.control.reconcile import GLANCE, Turn, is_beyond_help, is_due
 from reconciler.control.strangers import in_flight
 from reconciler.errors import (
     AgentMissing,
@@ -79,7 +79,7 @@ class WorkflowLoop:
             if ended is not None:
                 return ended
 
-    def _tried(self, state: Workflow, stage: Stage, step: Callable[[], None]) -> None:
+    def _tried(self, state: Workflow, stage: Stage, step: Callable[[], object]) -> None:
         """Carry out a step of one stage; what keeps it from that keeps no other stage."""
         try:
             step()
@@ -97,13 +97,15 @@ class WorkflowLoop:
         if stage is None:
             return
         text = str(getattr(error, "message", error))[:_ERROR]
-        failure = p.StageFailed(stage=id_, error=text, category="input")
+        computed = stage.status is Status.POST_PROCESSING
+        category: p.Category = "unknown" if computed else "input"
+        failure = p.StageFailed(stage=id_, error=text, category=category)
         if isinstance(error, (NeedsConsent, *_PASSING)) or stage.open_attempt is not None:
             self._leave(stage, text, f"correct the cause, then `{GO_ON}`")
         elif stage.status is Status.READY and not state.unmet(stage):
             self.jobs.record(p.StagePrepared(stage=id_), failure)
-        elif stage.status in (Status.PREPARING, Status.POST_PROCESSING):
-            self.jobs.record(failure.model_copy(update={"category": _category(stage)}))
+        elif stage.status is Status.PREPARING or computed:
+            self.jobs.record(failure)
         else:
             self._leave(stage, text, "`wfctl rehydrate`")
 
@@ -143,11 +145,9 @@ class WorkflowLoop:
             self.jobs.waits(state, [stage.id for stage in flying])
             time.sleep(GLANCE)
             return None
-        return (
-            ending.completed(state)
-            if state.is_finished
-            else ending.blocked(state, self._named(state))
-        )
+        if state.is_finished:
+            return ending.completed(state)
+        return ending.blocked(state, self._named(state))
 
     def _is_left(self, stage: Stage) -> bool:
         return mark_of(stage) in self._left
@@ -168,20 +168,15 @@ class WorkflowLoop:
     def _settled_one(self, state: Workflow, flying: list[Stage]) -> bool:
         """Record the end of one attempt that is over; False where none is."""
         for stage in flying:
-            if self._is_due(state, stage):
+            turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())
+            if is_due(self.jobs, state, stage.id, turn):
                 self._tried(state, stage, partial(self._settle_attempt, stage))
                 return True
         return False
 
     def _settle_attempt(self, stage: Stage) -> None:
-        finding = wait(self.jobs, stage.id, timeout=0)
-        unknown = finding is not None and finding.verdict.action is Action.UNKNOWN
-        if finding is not None and unknown and finding.evidence.silence is None:
+        if is_beyond_help(self.jobs, stage.id):
             self._left.add(mark_of(stage))
-
-    def _is_due(self, state: Workflow, stage: Stage) -> bool:
-        turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())
-        return is_due(self.jobs, state, stage.id, turn)
 
     def _begun_one(self, state: Workflow, flying: list[Stage]) -> tuple[Ended | None, bool]:
         """Begin the first thing, in array order, that may be; say whether something was.
@@ -219,7 +214,7 @@ class WorkflowLoop:
         self._hindrances[mark] = found.to_hindrance(stage.id)
         return True
 
-    def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], None] | None:
+    def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], object] | None:
         """Return what can be done for the stage now, None where that is nothing."""
         agent = self.orders.agent
         match stage.status:
@@ -231,7 +226,7 @@ class WorkflowLoop:
                 return self._launch if has_command(self.jobs.root, stage) else self._compute
             case Status.FAILED if agent is not None and not state.pending_amendments:
                 used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
-                return None if used_up else self._repair
+                return None if used_up else partial(self._hand_over, prompt.REPAIR)
         return None
 
     def _verify(self, state: Workflow, stage: Stage) -> None:
@@ -253,13 +248,11 @@ class WorkflowLoop:
                 return
         dispatch(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
 
-    def _repair(self, state: Workflow, stage: Stage) -> None:
-        self._hand_over(prompt.REPAIR, state, stage)
-
     def _compute(self, state: Workflow, stage: Stage) -> None:
         if self.orders.agent is None:
             why = f"{NoStageCommand([stage.id]).why}, and there is no agent"
-            self._leave(stage, why, _something_to_run(stage.id))
+            change = f"wfctl amend propose --stage {stage.id} --set parameters.command=COMMAND"
+            self._leave(stage, why, f"an agent (`{GO_ON} --agent CMD`) or a command (`{change}`)")
             return
         left = self._hand_over(prompt.COMPUTE, state, stage)
         if left is None:
@@ -267,12 +260,6 @@ class WorkflowLoop:
         error = f"agent {self.orders.agent.name} {left} without having moved the stage"
         begun = [p.StagePrepared(stage=stage.id)] if stage.status is Status.READY else []
         self.jobs.record(*begun, p.StageFailed(stage=stage.id, error=f"{error} ({left.output})"))
-
-    def _prompt(self, kind: str, state: Workflow, stage: Stage) -> str:
-        log = self.jobs.service.log
-        tries = tries_of(log, stage.id) if stage.retry_count else []
-        said = said_of_failure(log, stage.id) if kind == prompt.REPAIR else None
-        return prompt.render(kind, state, stage, self.jobs.root, tries, said)
 
     def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> AgentEnd | None:
         """Give the stage to the agent; return how it ended where the stage has not moved.
@@ -283,7 +270,11 @@ class WorkflowLoop:
         agent = self.orders.agent
         if agent is None:
             return None
-        task = AgentTask(stage.id, kind, self._prompt(kind, state, stage))
+        log = self.jobs.service.log
+        tries = tries_of(log, stage.id) if stage.retry_count else []
+        failure = said_of_failure(log, stage.id) if kind == prompt.REPAIR else None
+        text = prompt.render(kind, state, stage, self.jobs.root, tries, failure)
+        task = AgentTask(stage.id, kind, text)
         left = hand_over(self.jobs, agent, task, self._is_over)
         self.jobs.service.files.take_in()
         now, mark = self.jobs.service.state(), mark_of(stage)
@@ -296,13 +287,3 @@ class WorkflowLoop:
         if kind != prompt.COMPUTE:
             self._left.add(mark)
         return left
-
-
-def _category(stage: Stage) -> p.Category:
-    return "input" if stage.status is Status.PREPARING else "unknown"
-
-
-def _something_to_run(stage: str) -> str:
-    """Return what helps a stage that says nothing to run."""
-    change = f"wfctl amend propose --stage {stage} --set parameters.command=COMMAND"
-    return f"an agent (`{GO_ON} --agent CMD`) or a command (`{change}`)"

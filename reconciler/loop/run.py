@@ -14,7 +14,7 @@ from reconciler.errors import EnvironmentNotReady, ReconcilerError
 from reconciler.files.described import has_command
 from reconciler.files.freshness import StaleStages, deviations, look, told, unrecorded
 from reconciler.loop import ending, prompt
-from reconciler.loop.agent import Agent, AgentTask, end_orphan, hand_over
+from reconciler.loop.agent import AgentTask, end_orphan, hand_over
 from reconciler.loop.ending import Ended, Interruption, Orders
 from reconciler.loop.loop import WorkflowLoop
 from reconciler.loop.session import begin, check_report
@@ -30,12 +30,7 @@ _NEXT = 1_000
 _NOTE = 2_000
 
 
-def run(
-    jobs: Jobs,
-    orders: Orders,
-    options: WriteOptions,
-    asked: Interruption,
-) -> Ended:
+def run(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption) -> Ended:
     """Drive the workflow as far as it goes without anybody, in one session.
 
     Whatever an earlier loop left in flight is taken up first; a session that somebody opened is
@@ -59,7 +54,12 @@ def run(
         end_orphan(jobs)
         _open(jobs, orders, options, asked)
         _resolve(jobs)
-        return _driven(jobs, WorkflowLoop(jobs, orders, asked))
+        try:
+            return _close(jobs, WorkflowLoop(jobs, orders, asked).drive())
+        except (ReconcilerError, Refused, NeedsConsent) as error:
+            # What cannot be launched needs somebody; the session did not die of it.
+            _close(jobs, Ended("blocked", error.message, error.message, jobs.service.state()))
+            raise
 
 
 def _look_at_results(jobs: Jobs) -> None:
@@ -136,28 +136,20 @@ def _open(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption
     """Begin a session, or go on in the one that somebody opened by hand."""
     session = jobs.service.state().session
     if session.is_open and not session.driven:
-        jobs.tell(
-            jobs.service.handle(
-                p.NoteLogged(text=f"The loop goes on in session {session.count}"), options=options
-            )
-        )
+        note = p.NoteLogged(text=f"The loop goes on in session {session.count}")
+        jobs.tell(jobs.service.handle(note, options=options))
         return
     try:
         begin(jobs, options, report=orders.report, driven=True)
     except EnvironmentNotReady as error:
         if orders.agent is None or asked.signal is not None:
             raise
-        _put_right(jobs, orders.agent, error, asked)
+        # Whether the agent puts right what ``init.sh`` asks for, ``init.sh`` says.
+        script, said = error.data["script"], error.data["output"]
+        text = prompt.for_environment(jobs.service.state(), jobs.root, script, said)
+        task = AgentTask(None, prompt.ENVIRONMENT, text)
+        hand_over(jobs, orders.agent, task, lambda: asked.signal is not None)
         begin(jobs, replace(options, expected_version=None), report=orders.report, driven=True)
-
-
-def _put_right(jobs: Jobs, agent: Agent, error: EnvironmentNotReady, asked: Interruption) -> None:
-    """Have the agent put right what ``init.sh`` asks for; whether it did, ``init.sh`` says."""
-    text = prompt.for_environment(
-        jobs.service.state(), jobs.root, error.data["script"], error.data["output"]
-    )
-    task = AgentTask(None, prompt.ENVIRONMENT, text)
-    hand_over(jobs, agent, task, lambda: asked.signal is not None)
 
 
 def _resolve(jobs: Jobs) -> None:
@@ -168,15 +160,6 @@ def _resolve(jobs: Jobs) -> None:
             # The others follow from it, in the same append.
             jobs.record(p.StageReadied(stage=stage.id))
             return
-
-
-def _driven(jobs: Jobs, loop: WorkflowLoop) -> Ended:
-    try:
-        return _close(jobs, loop.drive())
-    except (ReconcilerError, Refused, NeedsConsent) as error:
-        # What cannot be launched needs somebody; the session did not die of it.
-        _close(jobs, Ended("blocked", error.message, error.message, jobs.service.state()))
-        raise
 
 
 def _close(jobs: Jobs, ended: Ended) -> Ended:

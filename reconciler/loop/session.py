@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -43,7 +44,11 @@ def check(root: Root, session: int) -> dict[str, Any] | None:
     script = root.path / INIT
     if not script.is_file():
         return None
-    kept = _fresh(root.folder / SESSIONS, session)
+    folder = root.folder / SESSIONS
+    folder.mkdir(exist_ok=True)
+    # A check that failed is repeated for its session.
+    taken = len(list(folder.glob(f"{session}.init*.log")))
+    kept = folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
     began = time.monotonic()
     with kept.open("wb") as output:
         done = subprocess.run(
@@ -57,24 +62,14 @@ def check(root: Root, session: int) -> dict[str, Any] | None:
         )
     place = str(kept.relative_to(root.path))
     if done.returncode != 0:
-        raise EnvironmentNotReady(INIT, done.returncode, _tail(kept), place)
+        said = kept.read_text("utf-8", errors="replace").strip()[-_TAIL:]
+        raise EnvironmentNotReady(INIT, done.returncode, said, place)
     return {
         "script": INIT,
         "sha256": sha256(script.read_bytes()).hexdigest(),
         "seconds": round(time.monotonic() - began, 3),
         "output": place,
     }
-
-
-def _fresh(folder: Path, session: int) -> Path:
-    """Return a file that is not there yet: a check that failed is repeated for its session."""
-    folder.mkdir(exist_ok=True)
-    taken = len(list(folder.glob(f"{session}.init*.log")))
-    return folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
-
-
-def _tail(path: Path) -> str:
-    return path.read_text("utf-8", errors="replace").strip()[-_TAIL:]
 
 
 #: Lines of the log, and commits, that a session is shown.
@@ -113,14 +108,10 @@ class Resumed:
         }
 
 
-def start(
-    jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
-) -> Resumed:
+def start(jobs: Jobs, options: WriteOptions, *, report: str | None = None) -> Resumed:
     """Begin a session by hand, as `begin`, unless a loop keeps one; raises `AlreadyDriven`."""
-    if options.dry_run:
-        return begin(jobs, options, report=report, driven=driven)
-    with jobs.driving():
-        return begin(jobs, options, report=report, driven=driven)
+    with nullcontext() if options.dry_run else jobs.driving():
+        return begin(jobs, options, report=report)
 
 
 def begin(

@@ -17,8 +17,10 @@ from wording import Worded
 #: Names of folders that mean the current one; an attempt gets places of its own.
 _HERE = frozenset({None, "", ".", "./"})
 _PLACES = frozenset({"local_root", "remote_root"})
-_FILES = frozenset({"forward_common_files", "backward_common_files"})
-_TASK_FILES = frozenset({"forward_files", "backward_files"})
+_PARTS = frozenset({"machine", "resources", "task_list"})
+_FILES = frozenset(
+    {"forward_common_files", "backward_common_files", "forward_files", "backward_files"}
+)
 #: Files that every job brings back, whether they are named or not.
 _LOGS = frozenset({OUTPUT_LOG, ERROR_LOG})
 #: What DPDispatcher takes where nothing is said.
@@ -72,18 +74,15 @@ class SubmissionChanged(Worded, NeedsConsent):
     found: str
 
 
-def check_recorded(attempt: AttemptPaths) -> None:
-    """Raise `SubmissionChanged` where the attempt's submission is not what the log names."""
-    path = str(attempt.submission.relative_to(attempt.root))
-    check_digest(attempt.submission, path, attempt)
+def check_recorded(attempt: AttemptPaths, place: Path | None = None) -> None:
+    """Raise `SubmissionChanged` where what was submitted is not what the log names, if it does.
 
-
-def check_digest(place: Path, path: str, attempt: AttemptPaths) -> None:
-    """Raise `SubmissionChanged` where the file is not the one that was recorded, if one was."""
-    if not attempt.sha256:
-        return
-    found = sha256(read_regular(place)).hexdigest()
+    ``place``: where it lies, of an attempt of somebody else's launch.
+    """
+    place = place or attempt.submission
+    found = sha256(read_regular(place)).hexdigest() if attempt.sha256 else ""
     if found != attempt.sha256:
+        path = str(place.relative_to(attempt.root))
         raise SubmissionChanged(attempt.stage, attempt.id, path, attempt.sha256, found)
 
 
@@ -92,9 +91,12 @@ def differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[s
 
     ``built`` is the submission that the definition describes.
     """
+    top = {name: value for name, value in prepared.items() if name not in _PARTS}
+    machine = prepared.get("machine")
+    same = machine is None or _agrees(_plain(built["machine"]), _plain(machine), _PLACES)
     return [
-        *_in_top(built, prepared),
-        *_in_machine(built["machine"], prepared.get("machine")),
+        *_unlike(built, top),
+        *([] if same else ["machine"]),
         *_in_resources(built["resources"], prepared.get("resources")),
         *_in_tasks(built["task_list"], prepared.get("task_list")),
     ]
@@ -114,23 +116,28 @@ def computed_otherwise(built: Mapping[str, Any], launched: Mapping[str, Any]) ->
     return [*_in_resources(built["resources"], resources), *_in_tasks(built["task_list"], tasks)]
 
 
-def _in_top(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> Iterator[str]:
-    for name in prepared:
-        if name in ("machine", "resources", "task_list"):
-            continue
+def _unlike(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields that are given and are not as agreed."""
+    for name, value in given.items():
         if name == "work_base":
-            same = prepared[name] in _HERE
+            same = value in _HERE
         elif name in _FILES:
-            same = _same_files(built.get(name), prepared[name])
+            same = set(agreed.get(name) or ()) - _LOGS == set(value or ()) - _LOGS
         else:
-            same = prepared[name] == built.get(name)
+            same = value == agreed.get(name)
         if not same:
             yield name
 
 
-def _in_machine(built: Mapping[str, Any], prepared: Any) -> Iterator[str]:
-    if prepared is not None and not _agrees(_plain(built), _plain(prepared), _PLACES):
-        yield "machine"
+def _in_tasks(built: Sequence[Mapping[str, Any]], prepared: Any) -> Iterator[str]:
+    if prepared is None:
+        return
+    if not isinstance(prepared, list) or len(prepared) != len(built):
+        yield "task_list"
+        return
+    for agreed, given in zip(built, prepared, strict=True):
+        for name in _unlike(agreed, given):
+            yield "parameters.command" if name == "command" else f"task_list.{name}"
 
 
 def _plain(machine: Any) -> Any:
@@ -161,23 +168,3 @@ def _agrees(built: Mapping[str, Any], prepared: Any, places: frozenset[str] = fr
         value == built.get(name) or (name in places and value in _HERE)
         for name, value in prepared.items()
     )
-
-
-def _in_tasks(built: Sequence[Mapping[str, Any]], prepared: Any) -> Iterator[str]:
-    if prepared is None:
-        return
-    if not isinstance(prepared, list) or len(prepared) != len(built):
-        yield "task_list"
-        return
-    for agreed, given in zip(built, prepared, strict=True):
-        for name, value in given.items():
-            if name in _TASK_FILES:
-                same = _same_files(agreed.get(name), value)
-            else:
-                same = value == agreed.get(name)
-            if not same:
-                yield "parameters.command" if name == "command" else f"task_list.{name}"
-
-
-def _same_files(built: Any, prepared: Any) -> bool:
-    return set(built or ()) - _LOGS == set(prepared or ()) - _LOGS

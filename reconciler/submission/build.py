@@ -134,22 +134,19 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
     Raises UnusablePath for a path that is absolute or leaves the root or stage, UnusableProfile
     where the profile names no machine.
     """
+    inputs = _unique(_relative(job, "inputs", path) for path in job.inputs)
+    own = [path for path in inputs if _inside(path, job.stage)]
+    given = [_relative(job, "forward_files", path) for path in job.forward_files]
     built = {
         "work_base": ".",
         "machine": _machine(profile),
         "resources": _resources(profile, job.resource_overrides, job.environment),
-        "forward_common_files": (
-            [
-                path
-                for path in _unique(_relative(job, "inputs", path) for path in job.inputs)
-                if not _inside(path, job.stage)
-            ]
-        ),
+        "forward_common_files": [path for path in inputs if path not in own],
         "task_list": [
             {
                 "command": software.command_in(job.environment, job.command),
                 "task_work_path": job.stage,
-                "forward_files": _forward_files(job),
+                "forward_files": _unique([*given, *(_below(path, job.stage) for path in own)]),
                 "backward_files": _backward_files(job),
                 "outlog": OUTPUT_LOG,
                 "errlog": ERROR_LOG,
@@ -219,13 +216,6 @@ def _resources(
     for name, lines in software.resources(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
-
-
-def _forward_files(job: StageJob) -> list[str]:
-    inputs = (_relative(job, "inputs", path) for path in job.inputs)
-    own = [_below(path, job.stage) for path in inputs if _inside(path, job.stage)]
-    given = [_relative(job, "forward_files", path) for path in job.forward_files]
-    return _unique([*given, *own])
 
 
 def _backward_files(job: StageJob) -> list[str]:
@@ -315,24 +305,21 @@ def _watched(task: Any) -> Any:
     """Return a task that tells while it is at work, and of its being killed; it ends as before."""
     if not isinstance(task, dict) or not isinstance(task.get("command"), str):
         return task
+    # All that it starts may write its logs.
+    logs = (task.get("outlog", OUTPUT_LOG), task.get("errlog", ERROR_LOG))
+    results = [path for path in task.get("backward_files") or [] if path not in logs]
     # On lines of its own, since a command may end with a comment.
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
         f"{_new(':', '$wfctl_own')}; ({_MARKED}\n{task['command']}\n); wfctl_code=$?; "
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
-        f"{shlex.join(_results(task))}; "
+        f"{shlex.join(results)}; "
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _new('echo "$wfctl_code"', "$wfctl_job.code")
         + '; rm -f "$wfctl_own"; exit "$wfctl_code"'
     )
     return {**task, "command": told}
-
-
-def _results(task: Mapping[str, Any]) -> list[str]:
-    """Return the files that a task brings back, but for what all that it starts may write."""
-    logs = (task.get("outlog", OUTPUT_LOG), task.get("errlog", ERROR_LOG))
-    return [path for path in task.get("backward_files") or [] if path not in logs]
 
 
 def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:

@@ -6,67 +6,61 @@ import copy
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lifecycle.sweeps.definition import own_parameters
 from reconciler.errors import UnusableSubmission
 
-_COMMON = ("forward_common_files", "backward_common_files")
+_COMMON = dict.fromkeys(("forward_common_files", "backward_common_files"), "a list of text")
 _LINES = ("custom_flags", "prepend_script", "append_script", "source_list", "module_list")
-_FILES = ("forward_files", "backward_files")
+_OF_PARTS = {
+    "machine": {"remote_profile": "an object"},
+    "resources": {"envs": "an object", **dict.fromkeys(_LINES, "a list of text")},
+}
+_OF_TASKS = {
+    **dict.fromkeys(("command", "task_work_path"), "text"),
+    **dict.fromkeys(("forward_files", "backward_files"), "a list of text"),
+}
 
 
 def check(submission: Mapping[str, Any]) -> None:
     """Raise UnusableSubmission, which names the field, where a submission has another shape."""
-    texts(submission, _COMMON)
-    for name, inner in (("machine", "remote_profile"), ("resources", "envs")):
+    check_fields(submission, _COMMON)
+    for name, of_part in _OF_PARTS.items():
         given = submission.get(name)
         if isinstance(given, dict):
-            objects(given, [inner], f"{name}.")
-    if isinstance(submission.get("resources"), dict):
-        texts(submission["resources"], _LINES, "resources.")
-    _check_tasks(submission.get("task_list", [{}]))
-
-
-def _check_tasks(tasks: object) -> None:
-    expected = "a list of at least one task"
-    if not isinstance(tasks, list):
-        raise _wrong("task_list", expected, tasks)
-    if not tasks:
-        raise UnusableSubmission("task_list", expected, "an empty list", "Correct it there.")
+            check_fields(given, of_part, f"{name}.")
+    tasks = submission.get("task_list", [{}])
+    if not isinstance(tasks, list) or not tasks:
+        found = "an empty list" if tasks == [] else type(tasks).__name__
+        expected = "a list of at least one task"
+        raise UnusableSubmission("task_list", expected, found, "Correct it there.")
     for number, task in enumerate(tasks):
-        if not isinstance(task, dict):
-            raise _wrong(f"task_list[{number}]", "an object", task)
-        text(task, ["command", "task_work_path"], f"task_list[{number}].")
-        texts(task, _FILES, f"task_list[{number}].")
+        check_fields({f"task_list[{number}]": task}, {f"task_list[{number}]": "an object"})
+        check_fields(task, _OF_TASKS, f"task_list[{number}].")
 
 
-def text(given: Mapping[str, Any], names: Iterable[str], of: str = "") -> None:
-    """Raise UnusableSubmission where one of the fields is there and is no text."""
-    for name in names:
-        if not isinstance(given.get(name, ""), str):
-            raise _wrong(f"{of}{name}", "text", given[name])
+#: How a value looks of which this is expected.
+_LOOKS: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda given: isinstance(given, str),
+    "an object": lambda given: isinstance(given, dict),
+    "a list of text": lambda given: (
+        isinstance(given, list) and all(isinstance(one, str) for one in given)
+    ),
+}
 
 
-def texts(given: Mapping[str, Any], names: Iterable[str], of: str = "") -> None:
-    """Raise UnusableSubmission where one of the fields is there and is no list of text."""
-    for name in names:
-        found = given.get(name, [])
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise _wrong(f"{of}{name}", "a list of text", found)
+def check_fields(given: Mapping[str, Any], expected: Mapping[str, str], of: str = "") -> None:
+    """Raise UnusableSubmission where one of the fields is there and is not as expected.
 
-
-def objects(given: Mapping[str, Any], names: Iterable[str], of: str = "") -> None:
-    """Raise UnusableSubmission where one of the fields is there and is no object."""
-    for name in names:
-        if not isinstance(given.get(name, {}), dict):
-            raise _wrong(f"{of}{name}", "an object", given[name])
-
-
-def _wrong(field: str, expected: str, found: object) -> UnusableSubmission:
-    return UnusableSubmission(field, expected, type(found).__name__, "Correct it there.")
+    ``expected`` says for each name text, a list of text, or an object.
+    """
+    for name, looks in expected.items():
+        if name in given and not _LOOKS[looks](given[name]):
+            found = type(given[name]).__name__
+            raise UnusableSubmission(f"{of}{name}", looks, found, "Correct it there.")
 
 
 PREFIX = "WFCTL_PARAM_"
@@ -91,8 +85,7 @@ def environment(parameters: Mapping[str, Any]) -> dict[str, str]:
 
 def places(root: Path, inputs: Iterable[str]) -> dict[str, str]:
     """Return the variables of the root and of the inputs for what runs in the root itself."""
-    found = {f"{INPUT}{n}": str(root / path) for n, path in enumerate(inputs, 1)}
-    return {ROOT: str(root), **found}
+    return {ROOT: str(root)} | {f"{INPUT}{n}": str(root / path) for n, path in enumerate(inputs, 1)}
 
 
 def placed(given: Mapping[str, Any], inputs: Iterable[str]) -> dict[str, Any]:
@@ -155,14 +148,10 @@ def check_directives(batch_type: str, resources: Mapping[str, Any]) -> None:
     for line in flags:
         if prefix is None:
             _refuse("absent for a machine without a scheduler", line, "Remove the line.")
-        elif not _is_directive(str(line), prefix):
+        elif not str(line).startswith(f"{prefix} ") or "\n" in str(line):
             _refuse(f"lines that begin with {prefix!r}", line, f"Begin it with {prefix!r}.")
         else:
             _check_double(batch_type.lower(), str(line).removeprefix(prefix), line, resources)
-
-
-def _is_directive(line: str, prefix: str) -> bool:
-    return line.startswith(f"{prefix} ") and "\n" not in line
 
 
 def _check_double(

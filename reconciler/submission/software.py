@@ -92,14 +92,10 @@ def _versions(given: Mapping[str, Any]) -> Iterator[str]:
         told.append('conda list --explicit | sha256sum | sed "s/ .*//; s/^/packages: sha256 /"')
     if "container" in given:
         told.append('echo "apptainer: $("$wfctl_apptainer" --version)"')
-        told.append(f"{_image(given['container'])}")
+        image = given["container"]
+        summed = f'sha256sum {_place(image)} | sed "s/^/image: sha256 /"'
+        told.append(f"echo {shlex.quote('image: ' + image)}" if "://" in image else summed)
     yield f'(set -C; {{ {"; ".join(told)}; }} > "$wfctl_job.environment") 2> /dev/null || :'
-
-
-def _image(image: str) -> str:
-    if "://" in image:
-        return f"echo {shlex.quote('image: ' + image)}"
-    return f'sha256sum {_place(image)} | sed "s/^/image: sha256 /"'
 
 
 def _place(text: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from math import ceil
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import DONE, MAP, Sweep, sweep_of
+from lifecycle.sweeps.definition import DONE, MAP, sweep_of
 from lifecycle.sweeps.points import Point, spelled
 from reconciler.attempt.contract import ScriptEnd
 from reconciler.attempt.markers import Input, digests, is_as, make_folders
@@ -66,7 +65,7 @@ def assigned(
     every = points_of(root, state, stage, anew=True)
     file = content_of(root, state, stage, anew=True)
     basis = _basis(root, stage, given, inputs)
-    known = _known(root, state, stage, basis)
+    known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
     todo = to_compute(known, stage, recovers)
     counting = {one.point.folder for one in known if one.state == "done" or one.to_judge}
     points.put_aside(root, stage, counting)
@@ -74,13 +73,21 @@ def assigned(
     place = attempt.tasks
     if file is not None:
         attempt.task_points.write_bytes(file)
-    _write(place, "command.sh", f"{task['command']}\n")
-    what = sweep_of(stage.parameters)
-    _write(place, "outputs", "".join(f"{path}\n" for path in what.outputs))
-    if what.verify is not None:
-        _write(place, "verify.sh", f"{what.verify}\n")
-    _write(place, "worker.sh", "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)))
-    _write(place, "list", "".join(_lines(root, stage, every, {one.point.key: one for one in todo})))
+    what, given_out = sweep_of(stage.parameters), {one.point.key: one for one in todo}
+    lines = (
+        f"{number}\t{point.folder}\t{_assignments(root, stage, point, given_out[point.key])}\n"
+        for number, point in enumerate(every)
+        if point.key in given_out
+    )
+    files = {
+        "command.sh": f"{task['command']}\n",
+        "outputs": "".join(f"{path}\n" for path in what.outputs),
+        "worker.sh": "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)),
+        "list": "".join(lines),
+        **({} if what.verify is None else {"verify.sh": f"{what.verify}\n"}),
+    }
+    for name, text in files.items():
+        (place / name).write_text(text, encoding="utf-8")
     head = {
         "definition": definition_of(stage),
         "basis": basis,
@@ -90,13 +97,10 @@ def assigned(
     }
     write_whole(attempt.task_head, json.dumps(head).encode() + b"\n")
     (root / stage.id / DONE).mkdir(exist_ok=True)
-    workers = _workers(given, what, len(todo))
+    # One job for each group of tasks, as many as may run at once.
+    group = given.get("resources", {}).get("group_size") or 1
+    workers = max(1, min(ceil(len(todo) / group), what.at_once))
     return _sending(given, attempt, workers, origin_of(stage, basis))
-
-
-def drop(attempt: AttemptPaths) -> None:
-    """Take away the tasks of an attempt that came to nothing; nobody else has written there."""
-    shutil.rmtree(attempt.tasks, ignore_errors=True)
 
 
 def _one_task(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,53 +122,25 @@ def _basis(root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[
     return sha256(json.dumps([task["command"], sorted(files.items())]).encode()).hexdigest()
 
 
-def _known(root: Path, state: Workflow, stage: Stage, basis: str) -> list[Task]:
-    """Return the tasks as they stand for this basis, what they left as it was recorded."""
-    found = tasks_of(root, state, stage, basis)
-    return [
-        Task(task.point)
-        if (task.state == "done" or task.to_judge) and not _is_whole(root, task)
-        else task
-        for task in found
-    ]
-
-
-def _is_whole(root: Path, task: Task) -> bool:
+def _if_whole(root: Path, task: Task) -> Task:
+    """Return a task as it stands, where what it left is as it was recorded; else as none."""
     folder = root / task.folder
-    return folder.is_dir() and all(is_as(folder / str(one["path"]), one) for one in task.outputs)
-
-
-def _write(place: Path, name: str, text: str) -> None:
-    (place / name).write_text(text, encoding="utf-8")
-
-
-def _lines(root: Path, stage: Stage, every: Sequence[Point], todo: Mapping[str, Task]) -> list[str]:
-    return [
-        f"{number}\t{point.folder}\t{_assignments(root, stage, point, todo[point.key])}\n"
-        for number, point in enumerate(every)
-        if point.key in todo
-    ]
+    if not (task.state == "done" or task.to_judge) or (
+        folder.is_dir() and all(is_as(folder / str(one["path"]), one) for one in task.outputs)
+    ):
+        return task
+    return Task(task.point)
 
 
 def _assignments(root: Path, stage: Stage, point: Point, task: Task) -> str:
     words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
     words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
-    words |= _partner(root, stage, point)
+    # The same point of another stage, where that task has passed.
+    like = stage.parameters[MAP].get("like")
+    partner = root / str(like) / DONE / point.folder
+    words |= {LIKE: str(partner)} if like is not None and partner.is_dir() else {}
     words |= {JUDGE: str(root / task.folder)} if task.to_judge else {}
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
-
-
-def _partner(root: Path, stage: Stage, point: Point) -> dict[str, str]:
-    """Return where the same point of another stage lies; nothing where that task has not passed."""
-    like = stage.parameters[MAP].get("like")
-    folder = root / str(like) / DONE / point.folder
-    return {LIKE: str(folder)} if like is not None and folder.is_dir() else {}
-
-
-def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:
-    """Return how many jobs there are: one for each group of tasks, as many as may run at once."""
-    group = given.get("resources", {}).get("group_size") or 1
-    return max(1, min(ceil(count / group), what.at_once))
 
 
 def _sending(
@@ -174,7 +150,9 @@ def _sending(
     (task,) = result["task_list"]
     own = [f"{attempt.stage}/{path}" for path in task.get("forward_files") or []]
     result["forward_common_files"] = [*result.get("forward_common_files", []), *own]
-    sums = "\n".join(_sums(attempt.tasks))
+    files = [name for name in _VOUCHED if (attempt.tasks / name).exists()]
+    digests_ = (sha256((attempt.tasks / name).read_bytes()).hexdigest() for name in files)
+    sums = "\n".join(f"{digest}  {name}" for digest, name in zip(digests_, files, strict=True))
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
     command = f'({script}) || exit {ScriptEnd.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
     result["task_list"] = [
@@ -195,8 +173,3 @@ def _sending(
     envs = {**resources.get("envs", {}), **places}
     result["resources"] = {**resources, "group_size": 1, "envs": envs}
     return result
-
-
-def _sums(place: Path) -> list[str]:
-    files = [name for name in _VOUCHED if (place / name).exists()]
-    return [f"{sha256((place / n).read_bytes()).hexdigest()}  {n}" for n in files]

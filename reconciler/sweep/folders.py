@@ -40,15 +40,12 @@ def in_place(root: Path, stage: str, folders: Collection[str]) -> dict[str, Task
     if not folders or not done.is_dir():
         return {}
     there = {folder.name for folder in done.iterdir()}.intersection(folders)
-    found = {name: _mark(plain.text(done / name / MARK)) for name in there}
-    return {name: mark for name, mark in found.items() if mark is not None}
-
-
-def _mark(text: str) -> TaskMark | None:
-    match text.rstrip("\n").split("\t"):
-        case [tag, _, at, *origin] if text.endswith("\n") and len(origin) <= 1:
-            return TaskMark(tag, _micros(at), *origin)
-    return None
+    found = {}
+    for name, text in ((name, plain.text(done / name / MARK)) for name in there):
+        match text.rstrip("\n").split("\t"):
+            case [tag, _, at, *origin] if text.endswith("\n") and len(origin) <= 1:
+                found[name] = TaskMark(tag, _micros(at), *origin)
+    return found
 
 
 def _micros(text: str) -> int:

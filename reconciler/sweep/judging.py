@@ -49,12 +49,9 @@ def through(attempt: AttemptPaths, what: Sweep) -> list[Through]:
         for place in (
             copy / attempt.stage / DONE / one[1] for copy in traces.scratch_copies(attempt)
         )
-        if place.is_dir() and all(_is_since(place / path, run.started) for path in what.outputs)
+        if place.is_dir() and all((place / path).exists() for path in what.outputs)
+        if all((place / p).stat().st_mtime_ns >= run.started * 1000 for p in what.outputs)
     ]
-
-
-def _is_since(path: Path, micros: int) -> bool:
-    return path.exists() and path.stat().st_mtime_ns >= micros * 1000
 
 
 def settle(attempt: AttemptPaths, what: Sweep) -> None:
@@ -62,7 +59,11 @@ def settle(attempt: AttemptPaths, what: Sweep) -> None:
     found = through(attempt, what)
     own = genuine.submission_of(attempt) or {}
     tasks = attempt.tasks
-    if not found or not _is_vouched(tasks, json.dumps(own)):
+    # What a worker reads is as the submission, whose digest the log has, names it.
+    sums = dict.fromkeys(_SUM.findall(json.dumps(own)))
+    texts = ((digest, plain.content(tasks / name) or b"") for digest, name in sums)
+    vouched = bool(sums) and all(sha256(text).hexdigest() == digest for digest, text in texts)
+    if not found or not vouched:
         return
     environ = {**os.environ, **own["resources"]["envs"]}
     for task, place in found:
@@ -73,13 +74,6 @@ def settle(attempt: AttemptPaths, what: Sweep) -> None:
             stdin=subprocess.DEVNULL,
             check=False,
         )
-
-
-def _is_vouched(tasks: Path, submission: str) -> bool:
-    """Whether what a worker reads is as the submission, whose digest the log has, names it."""
-    sums = dict.fromkeys(_SUM.findall(submission))
-    files = ((digest, plain.content(tasks / name)) for digest, name in sums)
-    return bool(sums) and all(sha256(text or b"").hexdigest() == digest for digest, text in files)
 
 
 #: Failures that an event names; the record of the attempt names all.
@@ -161,17 +155,11 @@ def words(failed: Sequence[Task]) -> str:
     if not failed:
         return "none failed"
     why, most = Counter(task.why for task in failed).most_common(1)[0]
-    shares = [_shared(failed, why)] if most > 1 else []
-    first = next(task for task in failed if task.why == why)
+    first, *others = (task.point for task in failed if task.why == why)
+    alike = [n for n in first.values if all(o.values[n] == first.values[n] for o in others)]
+    shared = ",".join(f"{name}={first.values[name]}" for name in alike if others)
     of = f"{most:,} of {len(failed):,}" if most < len(failed) else f"{most:,}"
-    return f"{why}: {of} failed tasks{''.join(shares)}, such as {first.point.key}"
-
-
-def _shared(failed: Sequence[Task], why: str) -> str:
-    """Say which values the tasks that failed alike have in common."""
-    alike = [task.point.values for task in failed if task.why == why]
-    names = [n for n in alike[0] if all(v[n] == alike[0][n] for v in alike)]
-    return f" at {','.join(f'{n}={alike[0][n]}' for n in names)}" if names else ""
+    return f"{why}: {of} failed tasks{f' at {shared}' if shared else ''}, such as {first.key}"
 
 
 def observation(
@@ -197,7 +185,14 @@ def observation(
         lost=_at(tasks, "lost"),
         running=_at(tasks, "running"),
         ended=ended,
-        failures=[_failure(root, task) for task in named[:_NAMED]],
+        failures=[
+            p.FailedTask(
+                key=task.point.key,
+                exit_code=task.exit_code,
+                because=records.why(root / task.folder, task.why)[:200],
+            )
+            for task in named[:_NAMED]
+        ],
         record=kept,
         journals=folders.told(attempt),
         edited=folders.edited(attempt, seen),
@@ -220,11 +215,6 @@ def _late(root: Path, attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[
 def _at(tasks: Sequence[Task], state: str) -> str:
     """Return the places of the tasks in a state."""
     return text_of(number for number, task in enumerate(tasks) if task.state == state)
-
-
-def _failure(root: Path, task: Task) -> p.FailedTask:
-    why = records.why(root / task.folder, task.why)
-    return p.FailedTask(key=task.point.key, exit_code=task.exit_code, because=why[:200])
 
 
 def progress(

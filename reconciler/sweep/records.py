@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -51,13 +51,9 @@ def why(folder: Path, ended: str) -> str:
     return f"{verdict}{cause} ({ended.removeprefix(verdict)})"
 
 
-def failed_of(root: Path, state: Workflow, stage: Stage) -> list[Task]:
-    """Return the tasks of the stage that failed or were lost."""
-    return [task for task in tasks_of(root, state, stage) if task.state in ("failed", "lost")]
-
-
-def diagnosis_of(found: Diagnosis, root: Path, failed: Sequence[Task]) -> Diagnosis:
+def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) -> Diagnosis:
     """Return the diagnosis of a sweep's attempt, given that of its jobs: its tasks tell why."""
+    failed = [task for task in tasks_of(root, state, stage) if task.state in ("failed", "lost")]
     if not failed:
         return found
     counted = Counter(task.why for task in failed)
@@ -84,28 +80,22 @@ def diagnosis_of(found: Diagnosis, root: Path, failed: Sequence[Task]) -> Diagno
 def write(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
     """Write the record of an attempt that is over; return its path, size and digest.
 
-    ``marked`` are the tasks that are done by the mark in their folder alone.
-
-    Whoever writes it again comes to the same.
+    ``marked`` are the tasks that are done by the mark in their folder alone. Whoever writes it
+    again comes to the same.
     """
-    rows = _rows(attempt, sweep_of(stage.parameters), marked)
+    what, done = sweep_of(stage.parameters), attempt.stage_folder / DONE
+    told = (_closed(attempt, row) for row in folders.rows_told(attempt))
+    by_key: dict[str, dict[str, Any]] = {row["key"]: row for row in told}
+    for task in marked:
+        own = {"key": task.point.key, "folder": task.point.folder, "state": "done", "exit_code": 0}
+        times = {"started": task.started, "ended": task.ended}
+        by_key[task.point.key] = {**own, **times, "why": ""}
+    rows = (row | _results(attempt.root, done, row, what) for row in by_key.values())
     content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
     record = attempt.task_record
     make_folders(attempt, attempt.tasks)
     write_whole(record, content)
     return file_digest(attempt.root, record, content)
-
-
-def _rows(attempt: AttemptPaths, what: Sweep, marked: Sequence[Task]) -> Iterator[dict[str, Any]]:
-    told = (_closed(attempt, row) for row in folders.rows_told(attempt))
-    rows = {row["key"]: row for row in (*told, *map(_marked, marked))}
-    done = attempt.stage_folder / DONE
-    yield from (row | _results(attempt.root, done, row, what) for row in rows.values())
-
-
-def _marked(task: Task) -> dict[str, Any]:
-    known = {"key": task.point.key, "folder": task.point.folder, "state": "done", "exit_code": 0}
-    return {**known, "started": task.started, "ended": task.ended, "why": ""}
 
 
 def _closed(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,14 @@ def fits(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
 
     A value that is not there fits none. Raises `UnknownColumn`.
     """
-    return all(_fits(row, one) for one in conditions)
+    given = {**row, **row["metrics"], **row["values"]}
+    for found in map(_ONE.fullmatch, conditions):
+        name, compare, text = found.groups() if found else ("", "=", "")
+        value = given.get(name)
+        wanted = None if value is None else _read(text, value)
+        if wanted is None or not _COMPARE[compare](value, wanted):
+            return False
+    return True
 
 
 def check(names: Sequence[str], conditions: Sequence[str]) -> None:
@@ -114,18 +121,6 @@ def check(names: Sequence[str], conditions: Sequence[str]) -> None:
                 f"expected NAME and a comparison such as T>2, with one of {', '.join(known)}; "
                 f"found {one!r}"
             )
-
-
-def _fits(row: Mapping[str, Any], condition: str) -> bool:
-    found = _ONE.fullmatch(condition)
-    if found is None:
-        return False
-    name, compare, text = found.groups()
-    value = {**row, **row["metrics"], **row["values"]}.get(name)
-    if value is None:
-        return False
-    wanted = _read(text, value)
-    return wanted is not None and _COMPARE[compare](value, wanted)
 
 
 def _read(text: str, like: Any) -> Any:

@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from itertools import chain
+from typing import IO, Any, NamedTuple
 
 import ijson
 
@@ -32,19 +33,11 @@ class FileReading:
     remarks: list[str] = field(default_factory=list)
 
 
-class ByteSource(Protocol):
-    """Bytes that are read once, from their beginning, and never all at once."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes; fewer at the end alone."""
-        ...
-
-
 class Cut(Exception):
     """The bytes end, or turn into something else, before the format says so."""
 
 
-def exactly(source: ByteSource, size: int, what: str) -> bytes:
+def exactly(source: IO[bytes], size: int, what: str) -> bytes:
     """Return ``size`` bytes; raises `Cut` where there are fewer."""
     found = source.read(size)
     if len(found) != size:
@@ -64,7 +57,7 @@ class TextLine(NamedTuple):
     ended: bool
 
 
-def lines(stream: BinaryIO) -> Iterator[TextLine]:
+def lines(stream: IO[bytes]) -> Iterator[TextLine]:
     """Yield the lines with their newlines; bytes that are no UTF-8 are kept as they are.
 
     Raises `Cut` for a line longer than `LONGEST`.
@@ -156,7 +149,7 @@ def _count(column: Column, cell: str, place: str) -> None:
 _LARGEST = Decimal("1.7976931348623157e308")
 
 
-def read_json(stream: BinaryIO, *, lines: bool = False) -> FileReading:
+def read_json(stream: IO[bytes], *, lines: bool = False) -> FileReading:
     """Read one document, or with ``lines`` any number of them, by RFC 8259: NaN is no JSON."""
     kind = "JSON lines" if lines else "JSON"
     values, not_finite = 0, None
@@ -166,18 +159,14 @@ def read_json(stream: BinaryIO, *, lines: bool = False) -> FileReading:
             if event == "number" and abs(value) > _LARGEST and not_finite is None:
                 not_finite = f"{value} is beyond what a double can hold"
     except (ijson.JSONError, UnicodeDecodeError) as error:
-        return FileReading(kind, problem=_in_words(error), not_finite=not_finite)
+        # Without the arrow that the parser draws.
+        text = " ".join(str(error).split("(right here)")[0].split())
+        hint = "; JSON knows no NaN or Infinity" if "NaN" in text or "Infinity" in text else ""
+        return FileReading(kind, problem=f"{text[:200]}{hint}", not_finite=not_finite)
     return FileReading(kind, f"{values} values", not_finite=not_finite, has_numbers=True)
 
 
-def _in_words(error: Exception) -> str:
-    """Return the parser's message in one line, without the arrow that it draws."""
-    text = " ".join(str(error).split("(right here)")[0].split())
-    hint = "; JSON knows no NaN or Infinity" if "NaN" in text or "Infinity" in text else ""
-    return f"{text[:200]}{hint}"
-
-
-def read_table(stream: BinaryIO, kind: str) -> FileReading:
+def read_table(stream: IO[bytes], kind: str) -> FileReading:
     """Read a table whose cells are parted by a comma (a semicolon), a tab for ``TSV``.
 
     Lines that begin with ``#`` are comments.
@@ -203,25 +192,21 @@ def read_table(stream: BinaryIO, kind: str) -> FileReading:
     )
 
 
-def _rows(stream: BinaryIO, kind: str, last: list[TextLine]) -> Iterator[tuple[int, list[str]]]:
+def _rows(stream: IO[bytes], kind: str, last: list[TextLine]) -> Iterator[tuple[int, list[str]]]:
     """Yield each row with the number of the line it ends on; keep the newest line in ``last``."""
-    text = (line.text for line in _noted(lines(stream), last) if not line.text.startswith("#"))
+
+    def uncommented() -> Iterator[str]:
+        for line in lines(stream):
+            last[:] = [line]
+            if not line.text.startswith("#"):
+                yield line.text
+
+    text = uncommented()
     first = next(text, "").removeprefix("\ufeff")
     parted = "\t" if kind == "TSV" else ";" if ";" in first and "," not in first else ","
-
-    def all_lines() -> Iterator[str]:
-        yield first
-        yield from text
-
-    for row in csv.reader(all_lines(), delimiter=parted, strict=True):
+    for row in csv.reader(chain([first], text), delimiter=parted, strict=True):
         if row:
             yield last[0].number, row
-
-
-def _noted(found: Iterator[TextLine], last: list[TextLine]) -> Iterator[TextLine]:
-    for line in found:
-        last[:] = [line]
-        yield line
 
 
 def _cut_off(last: TextLine) -> str | None:
@@ -237,7 +222,7 @@ _GAPS = re.compile(r"[\s,;]+")
 _SNIFFED = 8192
 
 
-def read_text(stream: BinaryIO) -> FileReading:
+def read_text(stream: IO[bytes]) -> FileReading:
     """Read text to its last line, which must be whole where there is more than one.
 
     A row is a line that holds more numbers than words. What holds a zero byte is no text, and is
@@ -304,7 +289,7 @@ class _Picture:
         return None if interlaced else row * height
 
 
-def read_png(source: ByteSource) -> FileReading:
+def read_png(source: IO[bytes]) -> FileReading:
     """Read a picture to its end chunk."""
     picture = _Picture()
     try:
@@ -320,7 +305,7 @@ def read_png(source: ByteSource) -> FileReading:
     return FileReading("PNG", f"{width} x {height} pixels")
 
 
-def _chunk(source: ByteSource, picture: _Picture) -> bytes:
+def _chunk(source: IO[bytes], picture: _Picture) -> bytes:
     length, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
     label = name.decode("latin-1")
     if not picture.header and name != b"IHDR":

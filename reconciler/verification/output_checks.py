@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import IO, TypeAlias
 
 from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
@@ -23,7 +23,7 @@ Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
 #: Files of a folder that a check names.
 _NAMED = 5
 #: The ending of a name, in small letters → what reads such a file.
-READERS: dict[str, Callable[[BinaryIO], FileReading]] = {
+READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
     ".json": file_types.read_json,
     ".jsonl": partial(file_types.read_json, lines=True),
     ".ndjson": partial(file_types.read_json, lines=True),
@@ -208,27 +208,18 @@ def scan(path: Path) -> LogLines:
     with path.open("rb") as stream:
         try:
             for line in lines(stream):
-                kind = _kind(line.text)
-                if kind is None:
+                rest = _HARMLESS.sub("", line.text)
+                is_error = _ERROR.search(rest)
+                if not is_error and not _WARNING.search(rest):
                     continue
-                found[kind] += 1
+                found["error" if is_error else "warning"] += 1
                 if len(first) < _SHOWN:
-                    first.append(f"line {line.number}: {_clean(line.text)}")
+                    shown = line.text.strip()[:_WIDTH].encode("utf-8", "replace").decode()
+                    clean = "".join(c if c.isprintable() else " " for c in shown)
+                    first.append(f"line {line.number}: {clean}")
         except Cut as cut:
             first.append(str(cut))
     return LogLines(found["error"], found["warning"], first)
-
-
-def _kind(text: str) -> str | None:
-    rest = _HARMLESS.sub("", text)
-    if _ERROR.search(rest):
-        return "error"
-    return "warning" if _WARNING.search(rest) else None
-
-
-def _clean(text: str) -> str:
-    shown = text.strip()[:_WIDTH].encode("utf-8", "replace").decode()
-    return "".join(c if c.isprintable() else " " for c in shown)
 
 
 def _counted(count: int, word: str) -> str:

@@ -138,18 +138,13 @@ def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Out
         stop_all(jobs)
     with jobs.sole(id_):
         state = jobs.service.state()
-        kept = _found(jobs, state, state.stage(id_), named)
+        kept = kept_outputs(jobs, state, state.stage(id_), named)
+        if isinstance(kept, NothingToReuse):
+            raise kept
         jobs.service.rehearse(kept.command(id_))
         if not options.dry_run:
             _put_in_place(jobs, state, state.stage(id_), kept)
         return jobs.service.handle(kept.command(id_), options=options)
-
-
-def _found(jobs: Jobs, state: Workflow, stage: Stage, named: str | None) -> KeptOutputs:
-    found = kept_outputs(jobs, state, stage, named)
-    if isinstance(found, NothingToReuse):
-        raise found
-    return found
 
 
 def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) -> None:
@@ -193,9 +188,8 @@ def taken(
     state = jobs.service.state()
     stage = state.stage(id_)
     options = replace(options or WriteOptions(), content={"dispatch": id_, "sync": sync})
-    if not has_results_kept(stage) or not is_judged_alone(state, stage):
-        return None
-    if not reusable(state, stage):
+    alone = has_results_kept(stage) and is_judged_alone(state, stage)
+    if not (alone and reusable(state, stage)):
         return None
     kept = kept_outputs(jobs, state, stage)
     if isinstance(kept, NothingToReuse):

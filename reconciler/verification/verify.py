@@ -23,7 +23,7 @@ from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.fields import environment, places
 from reconciler.verdict.diagnosis import in_words, of_checks
-from reconciler.verification.output_checks import Found, check, scan
+from reconciler.verification.output_checks import check, scan
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -68,7 +68,14 @@ def verify(jobs: Jobs, stage: Stage) -> Verification:
     reported and fails nothing.
     """
     attempt = _attempt(jobs, stage)
-    found = [_checked(jobs, attempt, path) for path in stage.outputs]
+    # By the clock that the outputs have their times from, which need not be this machine's.
+    since = None if attempt is None else traces.known_launch(attempt)
+    found = [
+        check(
+            jobs.root, path, since, new=attempt is not None and bool(traces.is_new(attempt, path))
+        )
+        for path in stage.outputs
+    ]
     checks = [check for checks, _ in found for check in checks]
     checks += _logs(jobs, stage)
     command = stage.parameters.get("verify")
@@ -110,13 +117,6 @@ def _attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
     if newest is None or stage.reused is not None:
         return None  # outputs that are reused are older than any launch
     return of_recorded(jobs.root, "", stage.id, newest)
-
-
-def _checked(jobs: Jobs, attempt: AttemptPaths | None, path: str) -> Found:
-    # By the clock that the outputs have their times from, which need not be this machine's.
-    launched_at = None if attempt is None else traces.known_launch(attempt)
-    new = attempt is not None and traces.is_new(attempt, path) is True
-    return check(jobs.root, path, launched_at, new=new)
 
 
 def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
@@ -207,10 +207,7 @@ def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
 def settle(jobs: Jobs, stage: Stage) -> None:
     """Verify a stage in post_processing and record how it ended."""
     found = verify(jobs, stage)
-    if found.problems:
-        jobs.record(_failed(stage, found))
-        return
-    jobs.record(completion(jobs, stage, found))
+    jobs.record(_failed(stage, found) if found.problems else completion(jobs, stage, found))
 
 
 def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
@@ -221,14 +218,13 @@ def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageComplete
 
 
 def _failed(stage: Stage, found: Verification) -> p.StageFailed:
-    error = f"verification failed: {found.problems}"
     checks = list(found.checks)
     kind = of_checks(checks)
     told = "\n".join(check.detail for check in checks if not check.passed)
     whole = list(found.outputs) if len(found.outputs) == len(stage.outputs) else []
     return p.StageFailed(
         stage=stage.id,
-        error=error,
+        error=f"verification failed: {found.problems}",
         checks=checks,
         outputs=whole,
         category=kind.category,
@@ -240,12 +236,13 @@ def _failed(stage: Stage, found: Verification) -> p.StageFailed:
 def _completed(
     jobs: Jobs, stage: Stage, found: Verification, evidence: str | None
 ) -> p.StageCompleted:
-    attempt = stage.source
-    actor = jobs.service.actor
+    attempt, actor = stage.source, jobs.service.actor
+    said = found.checks[-1].detail.removeprefix("exit 0").removeprefix(": ") if found.judged else ""
+    last_line = said.splitlines()[-1] if said else ""
     ended = p.StageCompleted(
         stage=stage.id,
         attempt=attempt.id if attempt else None,
-        detail=evidence or _summary(stage, found),
+        detail=evidence or last_line or f"{len(found.checks)} checks passed",
         checks=list(found.checks) if evidence or found.decides else [],
         evidence=evidence,
         judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
@@ -257,12 +254,6 @@ def _completed(
         jobs.service.record_refusal([ended], refusal)
         raise
     return ended
-
-
-def _summary(stage: Stage, found: Verification) -> str:
-    said = found.checks[-1].detail.removeprefix("exit 0").removeprefix(": ") if found.judged else ""
-    last_line = said.splitlines()[-1] if said else ""
-    return last_line or f"{len(found.checks)} checks passed"
 
 
 def _needs_no_judge(stage: Stage, found: Verification, evidence: str | None) -> None:

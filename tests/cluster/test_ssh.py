@@ -126,7 +126,7 @@ def test_a_far_job_that_was_killed_gets_one_new_attempt(
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run", **PROMPT)) as run:
         until(lambda: watched(workflow))
-        assert stop_below(tmp_path / "far")[1] == ()
+        assert stop_below(tmp_path / "far").left == ()
         until(lambda: workflow.trace() == TWICE)
         let_go(workflow)
         assert run.wait(PATIENCE) == 0, workflow.said()

@@ -18,6 +18,7 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.evidence.collect import Evidence, OutputEvidence, Presence, collect
 from reconciler.host import processes
+from reconciler.port import Mode
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from reconciler.verdict.table import Verdict, verdict
@@ -89,6 +90,12 @@ class Stage:
     def runner(self) -> DPDispatcherRunner:
         """Return the runner in this stage's own environment."""
         return DPDispatcherRunner(environ=self.environ)
+
+    def run(self, attempt: AttemptPaths) -> int:
+        """Run a monitor of the attempt to its end; return the exit code that it left."""
+        self.runner().launch(attempt, Mode.SETSID)
+        assert self.runner().wait(attempt, 120)
+        return int(attempt.exit_code_record.read_text().split()[0])
 
     def prepare(self, command: str, id_: str = "att-0001") -> AttemptPaths:
         """Prepare an attempt that leaves a trace of each run and writes the output."""

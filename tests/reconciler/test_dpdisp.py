@@ -58,14 +58,14 @@ def test_a_job_that_ends_well_is_collected(stage: Stage, mode: Mode) -> None:
 def test_a_job_shorter_than_the_first_look_is_collected_once(stage: Stage) -> None:
     """A job that is over when DPDispatcher first looks is not submitted again."""
     attempt = stage.prepare(WRITE)
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 0
+    assert stage.run(attempt) == 0
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
 def test_a_task_that_fails_runs_once_and_says_why(stage: Stage) -> None:
     """A failed task is not tried again, and its last words are told with the job's id."""
     attempt = stage.prepare("sleep 1.5; echo 'no convergence' >&2; exit 3")
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 1
+    assert stage.run(attempt) == 1
     assert (judged(attempt).name, stage.runs(attempt)) == ("TASK_FAILED", 1)
     found = diagnose(attempt, collect(attempt, NOW), "TASK_FAILED")
     assert "no convergence" in (found.output or "")
@@ -76,7 +76,7 @@ def test_a_task_that_fails_runs_once_and_says_why(stage: Stage) -> None:
 def test_facts_come_from_the_files_of_the_attempt(stage: Stage) -> None:
     """Submission, job, place, host and version are known after the scratch copy is gone."""
     attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
+    stage.run(attempt)
     facts = stage.runner().facts(attempt)
     assert facts.work_dir == str(attempt.work / str(facts.submission_hash))
     assert len(facts.job_ids) == len(facts.job_hashes) == 1
@@ -88,10 +88,10 @@ def test_facts_come_from_the_files_of_the_attempt(stage: Stage) -> None:
 def test_a_second_attempt_computes_anew(stage: Stage) -> None:
     """The same command in a new attempt is another submission and runs again."""
     first = stage.prepare(WRITE)
-    stage.runner().launch(first, Mode.SYNC)
+    stage.run(first)
     clear_stale(stage.root, "stage-1", [OUTPUT], first.id)
     second = stage.prepare(WRITE, "att-0002")
-    stage.runner().launch(second, Mode.SYNC)
+    stage.run(second)
     assert (stage.runs(first), stage.runs(second)) == (1, 1)
     hashes = {stage.runner().facts(attempt).submission_hash for attempt in (first, second)}
     assert len(hashes) == 2
@@ -146,7 +146,7 @@ def test_an_input_of_another_stage_lies_beside_the_job(stage: Stage) -> None:
     command = "cp ../stage-0/x.json out.txt; echo spoilt > ../stage-0/x.json"
     job = StageJob("stage-1", command, inputs=("stage-0/x.json",), outputs=(OUTPUT,))
     stage.runner().prepare(attempt, submission.build(job, PROFILE))
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 0
+    assert stage.run(attempt) == 0
     assert (stage.root / OUTPUT).read_text() == "42\n"
     assert (stage.root / "stage-0/x.json").read_text() == "42\n"
 
@@ -160,7 +160,7 @@ def test_a_forward_file_that_went_away_is_rejected_before_it_runs(stage: Stage) 
     sent.touch()
     stage.runner().prepare(attempt, submission.build(job, PROFILE))
     sent.unlink()
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 1
+    assert stage.run(attempt) == 1
     assert judged(attempt).name == "REJECTED"
     assert "no.py" in (diagnose(attempt, collect(attempt, NOW), "REJECTED").output or "")
 
@@ -168,7 +168,7 @@ def test_a_forward_file_that_went_away_is_rejected_before_it_runs(stage: Stage) 
 def test_an_output_that_was_never_written_is_found_missing(stage: Stage) -> None:
     """A job that ends well without its output has failed, and says which one."""
     attempt = stage.prepare("true")
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 1
+    assert stage.run(attempt) == 1
     assert judged(attempt).name == "OUTPUT_MISSING"
     assert collect(attempt, NOW).backward_missing == (OUTPUT,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -33,10 +34,9 @@ def settle(stage: Stage, attempt: AttemptPaths) -> Verdict:
 
 def attach(stage: Stage, attempt: AttemptPaths) -> None:
     """Run a monitor to its end, unless one is at work."""
-    try:
-        stage.runner().launch(attempt, Mode.SYNC)
-    except AlreadyMonitored:
-        stage.runner().wait(attempt, 60)
+    with suppress(AlreadyMonitored):
+        stage.runner().launch(attempt, Mode.SETSID)
+    stage.runner().wait(attempt, 60)
 
 
 def survive(stage: Stage, moment: float) -> None:

@@ -230,20 +230,20 @@ def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
 def test_results_collected_by_a_monitor_that_left_no_marker_count(stage: Stage) -> None:
     """Killed between DPDispatcher's end and the exit code, nothing has to be run again."""
     attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
+    stage.run(attempt)
     for marker in (attempt.exit_code_record, attempt.exit_code_marker, attempt.done_marker):
         marker.unlink()
     assert judged(attempt).name == "COLLECTED_UNMARKED"
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 0
+    assert stage.run(attempt) == 0
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
 def test_a_finished_attempt_launched_again_computes_nothing(stage: Stage) -> None:
     """Attaching to what is through changes nothing but the time in the markers."""
     attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
+    stage.run(attempt)
     before = (stage.root / OUTPUT).stat().st_mtime_ns
-    stage.runner().launch(attempt, Mode.SYNC)
+    stage.run(attempt)
     assert (stage.root / OUTPUT).stat().st_mtime_ns == before
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
@@ -251,10 +251,10 @@ def test_a_finished_attempt_launched_again_computes_nothing(stage: Stage) -> Non
 def test_markers_of_an_earlier_attempt_are_kept_aside(stage: Stage) -> None:
     """A new attempt's monitor neither believes nor destroys what an earlier one wrote."""
     first = stage.prepare(WRITE)
-    stage.runner().launch(first, Mode.SYNC)
+    stage.run(first)
     second = stage.prepare(WRITE, "att-0002")
     assert collect(second, NOW).exit_marker.seen is SeenMarker.OTHER
-    stage.runner().launch(second, Mode.SYNC)
+    stage.run(second)
     assert (second.folder / "stale/DPDISP_EXIT_CODE").read_text() == "0\n"
     assert attempt_of(second.folder / "stale/DPDISP_DONE") == first.tag
     assert attempt_of(second.exit_code_record) == second.tag
@@ -324,7 +324,7 @@ def test_the_wrapper_alone_killed_leaves_its_dpdispatcher_in_charge(stage: Stage
 def test_a_copied_root_is_somebody_elses(stage: Stage) -> None:
     """Evidence collected in a copy of the root never leads to an action."""
     attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
+    stage.run(attempt)
     other = stage.root.with_name("copy")
     subprocess.run(["cp", "-a", stage.root, other], check=True)
     copied = Stage(other, stage.environ).attempt()

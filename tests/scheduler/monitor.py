@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from reconciler.attempt.contract import Watched
@@ -74,7 +75,7 @@ class Monitor(DPDispatcherRunner):
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         return self._detached(attempt, None)
 
-    def _detached(self, attempt: AttemptPaths, note: str | None) -> LaunchResult:  # noqa: ARG002 - base's
+    def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:  # noqa: ARG002 - base's
         attempt.log.touch()
         self._turn(attempt)
         return LaunchResult(Mode.SETSID, pid=os.getpid())
@@ -83,9 +84,9 @@ class Monitor(DPDispatcherRunner):
         """See the script of the wrapper, whose exit codes these are."""
         submitted: int | None = None
         for _ in range(3):
-            seen = watch.look_surely(attempt)
-            watch._keep(attempt, seen.evidence)
-            match watch._watched(seen):
+            evidence, found = watch.surely(partial(watch._look, attempt))
+            watch._keep(attempt, evidence)
+            match watch._watched(found):
                 case Watched.OVER:
                     ask.tag_jobs(attempt)
                     code, printed = self._submit(attempt)

@@ -12,9 +12,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
-from reconciler.verification.file_types import ByteSource, Cut, FileReading, exactly
+from reconciler.verification.file_types import Cut, FileReading, exactly
 
 _MAGIC = b"\x93NUMPY"
 #: Bytes of the longest header that is read, as with NumPy.
@@ -63,7 +63,7 @@ class _Array(NamedTuple):
         return f"{self.type} {' x '.join(map(str, self.shape)) or 'scalar'}"
 
 
-def read(source: ByteSource) -> FileReading:
+def read(source: IO[bytes]) -> FileReading:
     """Read one array to its last byte."""
     try:
         header = _header(source)
@@ -72,7 +72,7 @@ def read(source: ByteSource) -> FileReading:
         return FileReading("NPY", problem=f"{error}")
 
 
-def read_archive(stream: BinaryIO) -> FileReading:
+def read_archive(stream: IO[bytes]) -> FileReading:
     """Read every array of an archive; its checksums are looked at on the way."""
     try:
         with zipfile.ZipFile(stream) as archive:
@@ -103,7 +103,7 @@ def _first(found: Iterable[tuple[str, str | None]]) -> str | None:
     return next((f"{name}: {text}" for name, text in found if text is not None), None)
 
 
-def _header(source: ByteSource) -> _Array:
+def _header(source: IO[bytes]) -> _Array:
     if exactly(source, len(_MAGIC), "the signature") != _MAGIC:
         raise Cut("it does not begin as an array of NumPy does")
     major, _ = exactly(source, 2, "the version")
@@ -159,7 +159,7 @@ def _plain(descr: str) -> _Element:
     return _Element(size, (_Floats(0, order, *code),) if code is not None else ())
 
 
-def _data(source: ByteSource, header: _Array) -> FileReading:
+def _data(source: IO[bytes], header: _Array) -> FileReading:
     size, floats = header.element
     if size is None:
         remark = "holds pickled Python objects, which are not looked into"
