@@ -30,9 +30,7 @@ from service.questions.audit import (
     of_memory,
     records,
 )
-from service.questions.audit import (
-    bypasses as bypasses_in,
-)
+from service.questions.audit import bypasses as bypasses_in
 from service.questions.causes import refusals_by
 from service.questions.integrity import drift_records, tampering_records
 from service.reading.moment import Moment
@@ -166,10 +164,10 @@ _TIMES = (
 
 def amendments(
     context: typer.Context,
-    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
-    stage: Annotated[Text, option("STAGE", "Only of this stage.")] = None,
-    field: Annotated[Text, option("FIELD", "Such as parameters or parameters.x.")] = None,
-    person: Annotated[Text, option("--by", "WHO", "Proposed, decided or signed by.")] = None,
+    state: Text = option("STATE", "proposed, approved or rejected."),
+    stage: Text = option("STAGE", "Only of this stage."),
+    field: Text = option("FIELD", "Such as parameters or parameters.x."),
+    person: Text = option("--by", "WHO", "Proposed, decided or signed by."),
     view: AsOf = None,
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
@@ -282,9 +280,9 @@ _REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
 
 def refused(
     context: typer.Context,
-    command: Annotated[Text, option("Only of this command, such as stage.retried.")] = None,
-    code: Annotated[Text, option("Only for this reason.")] = None,
-    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
+    command: Text = option("Only of this command, such as stage.retried."),
+    code: Text = option("Only for this reason."),
+    machine: Text = option("ID", "Those of a phase machine."),
     view: AsOf = None,
 ) -> None:
     """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
@@ -310,9 +308,9 @@ _REFUSED_COLUMNS = (
 def sql(
     context: typer.Context,
     statement: Annotated[str, argument("SQL", "One statement that reads; - for stdin.")],
-    timeout: Annotated[
-        float, option("SECONDS", "What it may take.", min=0.001, max=3600)
-    ] = SQL_PATIENCE,
+    timeout: float = option(
+        "SECONDS", "What it may take.", min=0.001, max=3600, default=SQL_PATIENCE
+    ),
     view: AsOf = None,
 ) -> None:
     """Ask in SQL over v_events, v_transitions, v_attempts, v_amendments and v_sessions."""

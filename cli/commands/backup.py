@@ -91,9 +91,9 @@ def copy(
 def backup(
     context: typer.Context,
     file: Annotated[Path, argument("FILE", "A new file.")],
-    form: Annotated[
-        BackupForm | None, option("--as", "By default sqlite for a log on SQLite, else archive.")
-    ] = None,
+    form: BackupForm | None = option(
+        "--as", "By default sqlite for a log on SQLite, else archive."
+    ),
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -298,7 +298,7 @@ def _restoring_text(manifest: Manifest, made: Reading | None, kept: Sequence[str
 
 def salvage(
     context: typer.Context,
-    into: Annotated[Text, option("URL", "An empty database; needed on a server.")] = None,
+    into: Text = option("URL", "An empty database; needed on a server."),
     dry_run: DryRun = False,
 ) -> None:
     """Make a new log from the versions before the first that was altered; nothing is deleted.

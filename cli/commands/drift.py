@@ -96,10 +96,10 @@ def _difference(difference: Change) -> str:
 def adopt(
     context: typer.Context,
     options: Writes,
-    file: Annotated[str, argument("[FILE]", "The file.")] = STATE,
+    file: str = argument("[FILE]", "The file.", default=STATE),
     detected: Detected = None,
-    only: Annotated[Texts, option("FIELD", "Only this field.")] = None,
-    evidence: Annotated[Text, option("TEXT", "What shows that a stage is completed.")] = None,
+    only: Texts = option("FIELD", "Only this field."),
+    evidence: Text = option("TEXT", "What shows that a stage is completed."),
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
     with writing(context, options.dry_run) as (service, output):

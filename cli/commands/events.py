@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -48,8 +48,8 @@ def events(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
-    stored: Annotated[bool, option("Each as it was hashed, to be checked by others.")] = False,
+    machine: Text = option("ID", "Those of a phase machine."),
+    stored: bool = option("Each as it was hashed, to be checked by others."),
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
     if stored:
@@ -173,17 +173,13 @@ def _line(record: dict[str, Any]) -> str:
 
 def fsck(
     context: typer.Context,
-    checkpoint: Annotated[
-        list[Path] | None, option("FILE", "Hold the log against a checkpoint kept elsewhere.")
-    ] = None,
-    witness: Annotated[
-        Texts, option("URL", "Hold the log against what a witness saw last.")
-    ] = None,
-    public_key: Annotated[
-        Texts, option("KEY", "A key whose checkpoints count too, or a file of it.")
-    ] = None,
-    protocol: Annotated[bool, option("Say too whether the log could have come about.")] = False,
-    all_: Annotated[bool, option("Every finding, not the first 100.")] = False,
+    checkpoint: list[Path] | None = option(
+        "FILE", "Hold the log against a checkpoint kept elsewhere."
+    ),
+    witness: Texts = option("URL", "Hold the log against what a witness saw last."),
+    public_key: Texts = option("KEY", "A key whose checkpoints count too, or a file of it."),
+    protocol: bool = option("Say too whether the log could have come about."),
+    all_: bool = option("Every finding, not the first 100."),
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -237,12 +233,9 @@ def _finding(finding: dict[str, Any]) -> str:
 
 def schema(
     context: typer.Context,
-    name: Annotated[
-        Text,
-        argument(
-            "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
-        ),
-    ] = None,
+    name: Text = argument(
+        "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
+    ),
 ) -> None:
     """Print a JSON Schema: of an event's data, an event, the state …; without a name, which."""
     from lifecycle.errors import UnknownEventType
@@ -295,9 +288,9 @@ def _indented(value: Any) -> str:
 def replay(
     context: typer.Context,
     view: AsOf = None,
-    check: Annotated[bool, option("Compare with the files and the stored state (exit 7).")] = False,
-    rebuild: Annotated[bool, option("Write every file anew.")] = False,
-    machine: Annotated[Text, option("ID", "Only a phase machine.")] = None,
+    check: bool = option("Compare with the files and the stored state (exit 7)."),
+    rebuild: bool = option("Write every file anew."),
+    machine: Text = option("ID", "Only a phase machine."),
     dry_run: DryRun = False,
 ) -> None:
     """Fold the log from its first event and print the state."""

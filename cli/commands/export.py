@@ -34,14 +34,13 @@ if TYPE_CHECKING:
 def export(
     context: typer.Context,
     format_: Annotated[ExportFormat, argument("FORMAT", " ".join(ExportFormat))],
-    file: Annotated[File, argument("[FILE]", "Written whole; else, or -, to stdout.")] = None,
+    file: File = argument("[FILE]", "Written whole; else, or -, to stdout."),
     view: AsOf = None,
-    license_: Annotated[Text, option("--license", "URI|TEXT", "Stated in an RO-Crate.")] = None,
-    with_: Annotated[
-        Text,
-        option("--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."),
-    ] = None,
-    machine: Annotated[Text, option("ID", "Of a phase machine; as mermaid or report.")] = None,
+    license_: Text = option("--license", "URI|TEXT", "Stated in an RO-Crate."),
+    with_: Text = option(
+        "--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."
+    ),
+    machine: Text = option("ID", "Of a phase machine; as mermaid or report."),
 ) -> None:
     """Write the workflow in another format."""
     with reading(context) as workflow:
@@ -296,7 +295,7 @@ def _put(
 
 def report(
     context: typer.Context,
-    path: Annotated[str, argument("[PATH|-]", "Where to; - is stdout. A file is replaced.")] = "-",
+    path: str = argument("[PATH|-]", "Where to; - is stdout. A file is replaced.", default="-"),
 ) -> None:
     """Objective, results with digests, failures and fixes, amendments, sessions and cost."""
     with reading(context) as workflow:

@@ -19,7 +19,7 @@ Words = Annotated[Texts, argument("[TOPIC]", "A command, such as stage fail; or 
 def help_(
     context: typer.Context,
     topic: Words = None,
-    man: Annotated[bool, option("Print the manual page, as roff.")] = False,
+    man: bool = option("Print the manual page, as roff."),
 ) -> None:
     """Help on a command or a topic; without one, the topics there are."""
     if man:

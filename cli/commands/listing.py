@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,8 +35,8 @@ _WAITS = 5
 
 def list_(
     context: typer.Context,
-    limit: Annotated[int, option("-n", "--limit", "N", "The newest N.", min=1)] = 50,
-    size: Annotated[bool, option("--size/--no-size", "Add up what is on disk.")] = True,
+    limit: int = option("-n", "--limit", "N", "The newest N.", min=1, default=50),
+    size: bool = option("--size/--no-size", "Add up what is on disk.", default=True),
 ) -> None:
     """All workflows of this login, with what waits for whom; on a server those of the group.
 

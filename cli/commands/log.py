@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -47,13 +47,13 @@ def log(
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    relative: Annotated[bool, option("Times as 2 hours ago.")] = False,
+    relative: bool = option("Times as 2 hours ago."),
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
-    pager: Annotated[bool, option("--pager/--no-pager", "Page on a terminal, by $PAGER.")] = True,
+    machine: Text = option("ID", "Of a phase machine."),
+    pager: bool = option("--pager/--no-pager", "Page on a terminal, by $PAGER.", default=True),
 ) -> None:
     """The history, for people; with --actor only what one actor did."""
     chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})

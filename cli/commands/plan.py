@@ -60,7 +60,7 @@ def apply(
     context: typer.Context,
     options: Writes,
     plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
-    reason: Annotated[Text, option("TEXT", "Why.")] = None,
+    reason: Text = option("TEXT", "Why."),
     key: AgreeingKey = None,
 ) -> None:
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""

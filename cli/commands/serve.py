@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -38,15 +38,11 @@ _FOLDERS = 2000
 
 def serve(
     context: typer.Context,
-    port: Annotated[
-        int | None, option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535)
-    ] = None,
-    socket_: Annotated[
-        File, option("--socket", "PATH", "Serve on this Unix socket; else a usual one.")
-    ] = None,
-    workflows: Annotated[
-        list[Path] | None, option("DIR", "A workflow's folder, or one that holds such folders.")
-    ] = None,
+    port: int | None = option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535),
+    socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
+    workflows: list[Path] | None = option(
+        "DIR", "A workflow's folder, or one that holds such folders."
+    ),
 ) -> None:
     """Serve pages that show the workflows live, to this login alone. They only read.
 
@@ -261,14 +257,10 @@ _COMMANDS = (
 
 def mcp(
     context: typer.Context,
-    port: Annotated[
-        int | None, option("N", "Serve HTTP on this port; 0: a free one.", min=0, max=65535)
-    ] = None,
-    host: Annotated[str, option("ADDRESS", "With --port: the address to listen on.")] = "127.0.0.1",
-    allow: Annotated[
-        Texts, option("NAME", "With --port: a name of this host that clients may use.")
-    ] = None,
-    socket: Annotated[File, option("PATH", "Serve HTTP on a new Unix socket.")] = None,
+    port: int | None = option("N", "Serve HTTP on this port; 0: a free one.", min=0, max=65535),
+    host: str = option("ADDRESS", "With --port: the address to listen on.", default="127.0.0.1"),
+    allow: Texts = option("NAME", "With --port: a name of this host that clients may use."),
+    socket: File = option("PATH", "Serve HTTP on a new Unix socket."),
 ) -> None:
     """Serve agents over the Model Context Protocol: on stdin and stdout, or over HTTP.
 

@@ -39,11 +39,9 @@ _LISTED = 20
 def tasks(
     context: typer.Context,
     stage: Stage,
-    failed: Annotated[bool, option("Only those that failed.")] = False,
+    failed: bool = option("Only those that failed."),
     where: Where = None,
-    lines: Annotated[
-        int, option("-n", "--lines", "At most N of them; 0 lists all.", min=0)
-    ] = _LISTED,
+    lines: int = option("-n", "--lines", "At most N of them; 0 lists all.", min=0, default=_LISTED),
 ) -> None:
     """The tasks of a stage with a map: how many stand where, and what became of each."""
     with reading(context) as workflow:
@@ -193,13 +191,11 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 def logs(
     context: typer.Context,
     stage: Stage,
-    attempt: Annotated[Text, option("ID", "The attempt; else the newest.")] = None,
-    follow: Annotated[
-        bool, option("-f", "--follow", "Go on as the job prints, until it has ended.")
-    ] = False,
-    err: Annotated[bool, option("What it prints on stderr.")] = False,
-    task: Annotated[Text, option("KEY", "Of one task of a stage with a map.")] = None,
-    last: Annotated[int | None, option("-n", "--lines", "The last N lines.", min=0)] = None,
+    attempt: Text = option("ID", "The attempt; else the newest."),
+    follow: bool = option("-f", "--follow", "Go on as the job prints, until it has ended."),
+    err: bool = option("What it prints on stderr."),
+    task: Text = option("KEY", "Of one task of a stage with a map."),
+    last: int | None = option("-n", "--lines", "The last N lines.", min=0),
 ) -> None:
     """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
     from reconciler.control.job_output import followed, saying

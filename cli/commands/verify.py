@@ -24,9 +24,9 @@ def verify(
     context: typer.Context,
     options: KeyedWrites,
     stages: Stages = None,
-    deep: Annotated[bool, option("Compare whole digests, of files untouched since too.")] = False,
-    adopt: Annotated[bool, option("Take changed results of the stages as they are now.")] = False,
-    reason: Annotated[Text, option("TEXT", "Why, with --adopt.")] = None,
+    deep: bool = option("Compare whole digests, of files untouched since too."),
+    adopt: bool = option("Take changed results of the stages as they are now."),
+    reason: Text = option("TEXT", "Why, with --adopt."),
     key: DecisionKey = None,
 ) -> None:
     """Compare results and inputs of completed stages with the log (exit 7: they differ)."""

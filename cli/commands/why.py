@@ -46,7 +46,7 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    machine: Text = option("ID", "Of a phase machine."),
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
@@ -222,10 +222,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
             "workflow": state.id,
             "status": status,
             "hindrances": [
-                {
-                    **h.to_dict(),
-                    "causes": _cut(chains[h.stage], size) if h.stage else None,
-                }
+                {**h.to_dict(), "causes": _cut(chains[h.stage], size) if h.stage else None}
                 for h in shown
             ],
             "under_way": _ids(state, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING),
@@ -273,7 +270,7 @@ _BLAME_SCREEN = 18
 def blame(
     context: typer.Context,
     field: Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")],
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    machine: Text = option("ID", "Of a phase machine."),
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:

@@ -157,10 +157,7 @@ def writing(
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
             _remember(root)
-        yield (
-            service,
-            Output(settings, partial(standing, log, config.workflow), root, log),
-        )
+        yield (service, Output(settings, partial(standing, log, config.workflow), root, log))
     finally:
         store.close()
 

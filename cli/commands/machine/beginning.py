@@ -60,12 +60,12 @@ def init(
     options: KeyedWrites,
     machine: MachineId,
     values: Values = None,
-    type_: Annotated[Text, option("--type", "TYPE", "A definition that is shipped.")] = None,
-    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
+    type_: Text = option("--type", "TYPE", "A definition that is shipped."),
+    definition: Text = option("FILE", "A definition of your own; - is stdin."),
     data: Data = None,
-    limit: Annotated[Texts, option("LOOP=N", "How often a loop may go; repeatable.")] = None,
-    consent: Annotated[Consent, option("How approvals are agreed to.")] = Consent.TERMINAL,
-    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
+    limit: Texts = option("LOOP=N", "How often a loop may go; repeatable."),
+    consent: Consent = option("How approvals are agreed to.", default=Consent.TERMINAL),
+    signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
     """Begin a machine here, in a root of its own where there is none."""
     settings = settings_of(context)
@@ -221,13 +221,11 @@ def import_(
     context: typer.Context,
     options: KeyedWrites,
     path: Annotated[Path, argument("PATH", "The state file, its folder, or all tracks.")],
-    map_: Annotated[Texts, option("--map", "NAME=STEP", "What a name means; repeatable.")] = None,
-    at: Annotated[Text, option("STEP", "Where the machine is.")] = None,
-    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
-    consent: Annotated[
-        Consent, option("How approvals are agreed to from now on.")
-    ] = Consent.TERMINAL,
-    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
+    map_: Texts = option("--map", "NAME=STEP", "What a name means; repeatable."),
+    at: Text = option("STEP", "Where the machine is."),
+    definition: Text = option("FILE", "A definition of your own; - is stdin."),
+    consent: Consent = option("How approvals are agreed to from now on.", default=Consent.TERMINAL),
+    signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
     """Take over a state file of one of the three protocols, with what is wrong in it.
 

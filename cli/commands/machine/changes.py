@@ -57,8 +57,8 @@ def transition(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    to: Annotated[Text, argument("[PHASE]", "Where to.")] = None,
-    auto: Annotated[bool, option("The one way that is open.")] = False,
+    to: Text = argument("[PHASE]", "Where to."),
+    auto: bool = option("The one way that is open."),
     reason: Reason = None,
 ) -> None:
     """Go to another phase, where its guard is met."""
@@ -73,7 +73,7 @@ def append(
     options: Writes,
     machine: MachineId,
     name: Annotated[str, argument("TYPE", "Such as synthesize.requested.")],
-    data: Annotated[Text, option("JSON|@FILE|-", "The event's data.")] = None,
+    data: Text = option("JSON|@FILE|-", "The event's data."),
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
     command = made(p.MachineRecorded, name=name, data=data_of(data))
@@ -85,9 +85,9 @@ def task(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    values: Annotated[Texts, argument("[FIELD=VALUE]…", "Fields of the task.")] = None,
-    status: Annotated[Text, option("Its status.")] = None,
-    title: Annotated[Text, option("What it is.")] = None,
+    values: Texts = argument("[FIELD=VALUE]…", "Fields of the task."),
+    status: Text = option("Its status."),
+    title: Text = option("What it is."),
     reason: Reason = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
@@ -108,7 +108,7 @@ def checkpoint(
     options: Writes,
     machine: MachineId,
     summary: Annotated[str, option("TEXT", "What was done.")],
-    next_: Annotated[Texts, option("--next", "TEXT", "A next step; repeatable.")] = None,
+    next_: Texts = option("--next", "TEXT", "A next step; repeatable."),
 ) -> None:
     """Leave a hand-off for whoever comes next."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
@@ -169,11 +169,11 @@ def approve(
     options: Writes,
     machine: MachineId,
     approval: Annotated[str, argument("APPROVAL", "What is approved.")],
-    choice: Annotated[Text, option("FILE", "Which of the options is chosen.")] = None,
-    key: Annotated[File, option("FILE", "SSH key to sign with.")] = None,
-    signature: Annotated[File, option("FILE", "A signature made beforehand.")] = None,
-    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
-    withdraw: Annotated[bool, option("Take back the approval that was given.")] = False,
+    choice: Text = option("FILE", "Which of the options is chosen."),
+    key: File = option("FILE", "SSH key to sign with."),
+    signature: File = option("FILE", "A signature made beforehand."),
+    statement: bool = option("Print only what is to be signed, byte for byte."),
+    withdraw: bool = option("Take back the approval that was given."),
 ) -> None:
     """Agree, as a person, to what a phase waits for, or take that back."""
     with acting(context, machine, options.dry_run or statement) as (service, output):
@@ -226,8 +226,8 @@ def claim(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    for_: Annotated[str, option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.")] = "30m",
-    renew: Annotated[bool, option("Go on with a claim of one's own.")] = False,
+    for_: str = option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.", default="30m"),
+    renew: bool = option("Go on with a claim of one's own."),
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:

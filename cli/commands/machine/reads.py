@@ -51,8 +51,8 @@ from service.root.root import Root
 def get(
     context: typer.Context,
     machine: MachineId,
-    query: Annotated[Text, option("PATH", "Only what stands at a dot path.")] = None,
-    fields: Annotated[Text, option("PATH,…", "Only these fields.")] = None,
+    query: Text = option("PATH", "Only what stands at a dot path."),
+    fields: Text = option("PATH,…", "Only these fields."),
     view: AsOf = None,
 ) -> None:
     """Where a machine stands, or a part of its state."""
@@ -126,15 +126,11 @@ def check(
 
 def describe(
     context: typer.Context,
-    name: Annotated[Text, argument("[TYPE|ID]", "A type, or a machine; else all.")] = None,
-    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
-    diagram: Annotated[
-        bool, option("--mermaid", "Print only the diagram, in Mermaid's language.")
-    ] = False,
-    full: Annotated[
-        bool, option("With guards as data, schemas, reserved fields, diagram.")
-    ] = False,
-    source: Annotated[bool, option("The definition itself, for --definition FILE.")] = False,
+    name: Text = argument("[TYPE|ID]", "A type, or a machine; else all."),
+    definition: Text = option("FILE", "A definition of your own; - is stdin."),
+    diagram: bool = option("--mermaid", "Print only the diagram, in Mermaid's language."),
+    full: bool = option("With guards as data, schemas, reserved fields, diagram."),
+    source: bool = option("The definition itself, for --definition FILE."),
 ) -> None:
     """Print phases, transitions and guards; without a name, which types there are."""
     output = MachineOutput(settings_of(context))
@@ -208,11 +204,11 @@ def drift(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    file: Annotated[Text, argument("[FILE]", "Only this file.")] = None,
-    adopt: Annotated[bool, option("Take the fields over, by the rules.")] = False,
-    field: Annotated[Texts, option("PATH", "Adopt only this one; repeatable.")] = None,
-    revert: Annotated[bool, option("Dismiss the edit; it stays kept.")] = False,
-    detected: Annotated[int | None, option("VERSION", "The edit detected there.")] = None,
+    file: Text = argument("[FILE]", "Only this file."),
+    adopt: bool = option("Take the fields over, by the rules."),
+    field: Texts = option("PATH", "Adopt only this one; repeatable."),
+    revert: bool = option("Dismiss the edit; it stays kept."),
+    detected: int | None = option("VERSION", "The edit detected there."),
     key: DecisionKey = None,
 ) -> None:
     """Show hand edits of a machine's files (exit 7), adopt or revert one."""
@@ -295,11 +291,9 @@ def _line(change: dict[str, Any]) -> str:
 
 def list_(
     context: typer.Context,
-    type_: Annotated[Text, option("--type", "Only this type.")] = None,
-    phase: Annotated[Text, option("Only in this phase.")] = None,
-    limit: Annotated[
-        int | None, option("--limit", "-n", "N", "Only the N changed last.", min=1)
-    ] = None,
+    type_: Text = option("--type", "Only this type."),
+    phase: Text = option("Only in this phase."),
+    limit: int | None = option("--limit", "-n", "N", "Only the N changed last.", min=1),
     view: AsOf = None,
 ) -> None:
     """Every machine and the staged workflow: phase, age, blockers."""

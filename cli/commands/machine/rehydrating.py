@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -33,10 +33,10 @@ def rehydrate(
     context: typer.Context,
     options: KeyedWrites,
     machine: MachineId,
-    resume_from: Annotated[Text, option("TASK", "The task to go on from (conductor).")] = None,
-    start_fresh: Annotated[bool, option("Do not resume: archive it, begin anew.")] = False,
-    go_on: Annotated[bool, option("A person says: resume in spite of what was found.")] = False,
-    bound: Annotated[int, option("--bytes", "The most bytes of the document.", min=LEAST)] = BOUND,
+    resume_from: Text = option("TASK", "The task to go on from (conductor)."),
+    start_fresh: bool = option("Do not resume: archive it, begin anew."),
+    go_on: bool = option("A person says: resume in spite of what was found."),
+    bound: int = option("--bytes", "The most bytes of the document.", min=LEAST, default=BOUND),
 ) -> None:
     """What there is to know after a lost session: drift, blockers, and what is next.
 
