@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
+from cli.frame.deciding import DecisionKey, decide, dismissal_of
 from cli.frame.options import FINDINGS, Text, Texts, Writes, argument, option
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
-from lifecycle.payload import models as p
-from lifecycle.state.workflow import Drift, Stage
+from lifecycle.state.workflow import Stage
 from projections.words.account import account, to_dicts
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
@@ -159,7 +158,7 @@ def revert(
         if not options.dry_run:
             service.files.bring_up_to_date()
         meant = [
-            _dismissal(one)
+            dismissal_of(one)
             for one in service.state().drifts
             if file in (None, one.file) and detected in (None, one.version)
         ]
@@ -167,8 +166,3 @@ def revert(
             raise _nothing(file or "any file", detected)
         line = f"wfctl drift revert{f' {file}' if file else ''}"
         tell(output, decide(service, meant, line, key, options), options)
-
-
-def _dismissal(drift: Drift) -> Decision:
-    command = p.DriftReverted(file=drift.file, detected=drift.version, kept_as=drift.kept_as)
-    return Decision(command, drift.file, dismissal_of(drift.file, drift.version, drift.kept_as))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
     from service.files.inspection import Difference
     from service.machines.inspection import FileDifference
+    from service.machines.log import MachineLog
+    from service.reading.log import WorkflowLog
     from service.reading.moment import Moment
 
 
@@ -357,8 +359,8 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
     from service.machines.log import ids
 
     machines = ids(workflow.root, workflow.log.store) if machine is None else [machine]
-    logs = [*([workflow.log] if machine is None else []), *map(workflow.machine, machines)]
-    for log in logs:
+    logs: list[WorkflowLog | MachineLog] = [workflow.log] if machine is None else []
+    for log in (*logs, *map(workflow.machine, machines)):
         if log.stored_differs():
             place = f"events.db (stored fold of {log.stream})"
             found.append({"file": place, "kind": "changed", "diff": ""})
@@ -368,15 +370,11 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
 
 
 def _diff_of(difference: Difference | FileDifference) -> str:
-    return _diff(difference.file, difference.expected, difference.found or b"")
-
-
-def _diff(name: str, expected: bytes, found: bytes) -> str:
     lines = difflib.unified_diff(
-        expected.decode(errors="replace").splitlines(),
-        found.decode(errors="replace").splitlines(),
-        f"{name} (by the log)",
-        f"{name} (on disk)",
+        difference.expected.decode(errors="replace").splitlines(),
+        (difference.found or b"").decode(errors="replace").splitlines(),
+        f"{difference.file} (by the log)",
+        f"{difference.file} (on disk)",
         lineterm="",
         n=1,
     )

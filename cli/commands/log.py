@@ -89,25 +89,18 @@ def _found(
     workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
 ) -> Iterator[dict[str, Any]]:
     if machine is not None or workflow.config.workflow is None:
-        return _of_machines(workflow, machine, view, wanted, follow)
+        from cli.frame import machine_history
+
+        if machine is None:
+            if follow:
+                raise InvalidOption("--follow follows one machine: name it with --machine ID")
+            return machine_history.entries_of_all(workflow, view, wanted)
+        if follow:
+            log = workflow.machine(machine)
+            return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
+        return machine_history.entries_of(workflow, machine, view, wanted)
     events = recorded(workflow, follow) if follow else workflow.log.events(view)
     return _entries(workflow, events, wanted)
-
-
-def _of_machines(
-    workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
-) -> Iterator[dict[str, Any]]:
-    """Return the entries of a machine, of all of them where none is named."""
-    from cli.frame import machine_history
-
-    if machine is None:
-        if follow:
-            raise InvalidOption("--follow follows one machine: name it with --machine ID")
-        return machine_history.entries_of_all(workflow, view, wanted)
-    if follow:
-        log = workflow.machine(machine)
-        return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
-    return machine_history.entries_of(workflow, machine, view, wanted)
 
 
 def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:

@@ -267,7 +267,14 @@ def mcp(
     Tools reach the workflows in this folder, as an agent. None of them agrees to anything.
     """
     settings = settings_of(context)
-    actor = _agent(settings)
+    named = settings.actor or os.environ.get("WFCTL_ACTOR")
+    if settings.actor is not None and not settings.actor.startswith("agent:"):
+        raise InvalidOption(
+            f"expected --actor agent:NAME, as only agents act through this server; found "
+            f"{settings.actor!r}",
+            value=settings.actor,
+        )
+    actor = named if named is not None and named.startswith("agent:") else None
     _check(port, host, allow, socket)
     folder = settings.start.resolve()
     # Forked while this process has one thread and has loaded little.
@@ -302,18 +309,6 @@ def _mcp_serve(
         over_http(server, token, host=host, port=port, allowed=allow)
     else:
         over_stdio(server)
-
-
-def _agent(settings: Settings) -> str | None:
-    """Return who acts, an agent; None where the client says its name."""
-    named = settings.actor or os.environ.get("WFCTL_ACTOR")
-    if settings.actor is not None and not settings.actor.startswith("agent:"):
-        raise InvalidOption(
-            f"expected --actor agent:NAME, as only agents act through this server; found "
-            f"{settings.actor!r}",
-            value=settings.actor,
-        )
-    return named if named is not None and named.startswith("agent:") else None
 
 
 def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | None) -> None:

@@ -265,20 +265,16 @@ def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, sever
             # As `tail` tells files apart.
             sys.stdout.write(f"{'' if before is None else chr(10)}==> {path} <==\n")
         found, before = True, path
-        _write(output, about, path, content)
-    return found
-
-
-def _write(output: Output, about: dict[str, str], path: str, content: bytes) -> None:
-    text = content.decode(errors="replace")
-    if not output.is_text:
-        sys.stdout.write(compact({**about, "path": path, "text": text}) + "\n")
-    elif output.is_terminal:
-        sys.stdout.write(harmless(text))
-    else:
+        text = content.decode(errors="replace")
+        if not output.is_text:
+            sys.stdout.write(compact({**about, "path": path, "text": text}) + "\n")
+        elif output.is_terminal:
+            sys.stdout.write(harmless(text))
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
         sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-    sys.stdout.flush()
+    return found
 
 
 def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:

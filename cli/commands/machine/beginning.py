@@ -15,16 +15,18 @@ from cli.commands.machine.changes import made
 from cli.commands.machine.output import (
     Data,
     MachineId,
-    MachineOutput,
     Values,
+    answer,
     connect,
     data_of,
     pairs_of,
+    tell,
 )
 from cli.frame.beginning import agrees_by_typing, names_signers, typed
 from cli.frame.options import File, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
+from cli.terminal.output import Output
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.decide_fields import check_limit
 from lifecycle.machines.definition import DEFINITION, MOST_ROUNDS, Definition
@@ -136,8 +138,7 @@ def begin_machine(
         return
     with beginning(context, root, is_there, machine, options) as service:
         outcome = begun(context, service, command, options, sources or {})
-        output = MachineOutput(settings_of(context))
-        output.told(service, outcome, options, notes=notes, **more)
+        tell(Output(settings_of(context)), service, outcome, options, notes=notes, **more)
 
 
 def first_state(root: Root, command: Payload) -> Machine:
@@ -204,7 +205,8 @@ def _tell_of_root(
 ) -> None:
     """Say what a dry run would make where there is nothing yet."""
     line = f"would make a root in {root.path} and begin {new.id} in {new.phase}"
-    MachineOutput(settings_of(context)).result(
+    answer(
+        Output(settings_of(context)),
         {"dry_run": True, "machine": new.id, "phase": new.phase, **more},
         lambda: "\n".join([line, *notes]),
         new,
@@ -306,8 +308,8 @@ def _all(
         is_new = True
         if is_there or not options.dry_run:
             is_new = _is_begun(context, root, is_there, found.id, command, options, sources)
-        answer = {"machine": found.id, "phase": found.phase, "status": found.status}
-        answers.append({**answer, "new": is_new, "findings": len(found.findings)})
+        one = {"machine": found.id, "phase": found.phase, "status": found.status}
+        answers.append({**one, "new": is_new, "findings": len(found.findings)})
         known = "" if is_new else ", here already"
         lines.append(f"{found.id}: {found.phase}, {found.status}{known}")
     findings = [
@@ -317,7 +319,7 @@ def _all(
     ]
     data = {"dry_run": options.dry_run, "machines": answers, "findings": folded(findings)}
     text = "\n".join([*lines, *told(findings), _KEPT])
-    MachineOutput(settings_of(context)).result({**data, "kept": _KEPT}, lambda: text)
+    answer(Output(settings_of(context)), {**data, "kept": _KEPT}, lambda: text)
 
 
 def _is_begun(

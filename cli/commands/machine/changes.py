@@ -19,6 +19,7 @@ from cli.commands.machine.output import (
     acting,
     data_of,
     pairs_of,
+    tell,
     update_of,
 )
 from cli.frame.consent import Wording, consenter_of
@@ -124,7 +125,7 @@ def cancel(
     command = made(p.MachineCancelled, reason=reason)
     with acting(context, machine, options.dry_run) as (service, output):
         left = git.left_behind(service.root.path, service.state())
-        output.told(service, service.handle(command, options=options), options, left=left)
+        tell(output, service, service.handle(command, options=options), options, left=left)
 
 
 def carry_out(
@@ -136,7 +137,7 @@ def carry_out(
 ) -> None:
     """Carry out commands, all or none, under a claim if one is shown; print what they did."""
     with acting(context, machine, options.dry_run, under) as (service, output):
-        output.told(service, service.handle(*commands, options=options), options)
+        tell(output, service, service.handle(*commands, options=options), options)
 
 
 def ending_claim(task_id: str, why: str | None) -> list[Payload]:
@@ -185,7 +186,7 @@ def approve(
             outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
         else:
             outcome = _decided(service, approval, choice, withdraw, (key, signature), options)
-        output.told(service, outcome, options)
+        tell(output, service, outcome, options)
 
 
 def _planned(
@@ -279,7 +280,7 @@ def limit(
         asked = [] if before == times else [Decision(command, f"{machine} {loop}", text)]
         line = f"wfctl machine limit {machine} {loop} {times} --reason TEXT"
         outcome = decide(service, asked, line, key, options)
-        output.told(service, outcome, options)
+        tell(output, service, outcome, options)
 
 
 def _lines(state: Machine, loop: str, before: int, times: int, reason: str) -> list[str]:
