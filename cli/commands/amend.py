@@ -195,7 +195,6 @@ def approve(
 
 
 def _together(outcomes: list[Outcome]) -> Outcome:
-    """Return what several decisions recorded, as one."""
     events = [event for outcome in outcomes for event in outcome.events]
     repeated = all(outcome.repeated for outcome in outcomes)
     return replace(outcomes[-1], events=tuple(events), repeated=repeated)
@@ -355,7 +354,6 @@ def rerun(
 
 
 def _named(state: Workflow, stages: list[str], from_here: bool) -> list[str]:
-    """Return the stages in array order, with those that rest on them where that is asked for."""
     named = {state.stage(id_).id for id_ in stages}
     if from_here:
         graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
@@ -365,7 +363,6 @@ def _named(state: Workflow, stages: list[str], from_here: bool) -> list[str]:
 
 
 def _found(root: Path, state: Workflow, named: list[str]) -> str:
-    """Return why the stages are stale; raises `InvalidOption` where they are not."""
     reasons = stale(state, deviations(root, state))
     why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
     if not why:

@@ -336,7 +336,6 @@ def sql(
 
 
 def _told_apart(names: list[str]) -> list[str]:
-    """Return the columns' names, those that repeat numbered: ``count``, ``count_2``."""
     seen: dict[str, int] = {}
     found = []
     for name in names:

@@ -64,7 +64,6 @@ def compare(
 
 
 def _side(settings: Settings, name: str) -> ComparedSide:
-    """Return what a word names; raises `NotFound`, `InvalidOption`."""
     if (Path(name) / ".wfctl" / "config.toml").is_file():
         with reading_of(replace(settings, root=Path(name), database_url=None)) as there:
             return side_of_state(name, there.state())

@@ -71,7 +71,6 @@ def setup(
 
 
 def _prepared(name: str, key: Path | None, *, hardware: bool, dry_run: bool) -> Prepared:
-    """Find or make the key, and allow it."""
     path = key or signature.folder() / "signing-key"
     signers = signature.folder() / "signers"
     made = key is None and not path.exists()

@@ -110,8 +110,6 @@ def adopt(
 
 
 def _launched(service: Service) -> Launched:
-    """Return what looks for traces of a job that was launched by hand."""
-
     def look(stage: Stage) -> list[tuple[Payload, str]]:
         from reconciler.files.by_hand import borne_out
 

@@ -17,8 +17,6 @@ from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argume
 from cli.frame.workspace import Reading, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from service.errors import InvalidOption
-from service.reading.moment import parse_moment
-from service.reading.selection import Selection
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
@@ -35,14 +33,7 @@ _SHOWN = 100
 
 def events(
     context: typer.Context,
-    type_: chosen.Type = None,
-    stage: chosen.OfStage = None,
-    session: chosen.OfSession = None,
-    status: chosen.ToStatus = None,
-    amendment: chosen.OfAmendment = None,
-    since: chosen.Since = None,
-    until: chosen.Until = None,
-    grep: chosen.Grep = None,
+    asked: chosen.Wanted = chosen.ALL,
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
@@ -62,18 +53,9 @@ def events(
         endless({"--reverse": reverse, "--brief": brief, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
-        wanted = Selection(
-            types=tuple(type_ or ()),
-            stages=tuple(stage or ()),
-            actor=settings_of(context).actor,
-            session=session,
-            status=status,
-            amendment=amendment,
-            since=bound(workflow, since),
-            until=bound(workflow, until),
-        )
+        wanted = asked.of(workflow)
         found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
-        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
+        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), asked.grep)
         # Those to come have no end of which one could count back.
         shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
         if brief is not None:
@@ -130,11 +112,6 @@ def endless(others: dict[str, object]) -> None:
 def moments(context: typer.Context) -> dict[str, object]:
     """Return which options name a moment, as they were given."""
     return {"--at": context.params["at"], "--known-at": context.params["known_at"]}
-
-
-def bound(workflow: Reading, text: str | None) -> Moment | None:
-    """Return an end of a range; that of a session is its last version."""
-    return workflow.log.resolved(parse_moment(text)) if text is not None else None
 
 
 def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
@@ -260,7 +237,6 @@ def schema(
 
 
 def _of_machines() -> dict[str, Any]:
-    """Return the schemas of the shipped machines: of their fields, and of their events."""
     from service.machines.completing import SHIPPED
 
     return {key: one for type_ in SHIPPED for key, one in _of_type(type_).items()}

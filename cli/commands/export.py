@@ -146,7 +146,6 @@ def _archive(
     license_: str | None,
     with_: str | None,
 ) -> None:
-    """Write the log, its files, a report and a crate into one file."""
     from service.handover.archive import write_archive
 
     if file is None or str(file) == "-" or when is not None:
@@ -204,7 +203,6 @@ def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
 
 
 def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
-    """Return what an archive shows of the workflow at a version."""
     from projections.exports import ro_crate
     from projections.files import progress_log, state_document
 
@@ -283,7 +281,6 @@ def _put(
     chunks: Iterable[bytes],
     state: Callable[[], Workflow | None] = lambda: None,
 ) -> None:
-    """Print an export, or write it whole to its file and say so."""
     if file is None or str(file) == "-":
         _print(reader, chunks)
         return

@@ -76,7 +76,6 @@ def inbox(
 
 
 def _answered(one: InboxItem, answer: InboxAnswer, text: str | None, given: Record) -> list[str]:
-    """Return the command line that gives an answer; raises `InvalidOption`."""
     line = one.lines.get(answer.value)
     if line is None:
         raise InvalidOption(
@@ -135,7 +134,6 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
 
 
 def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Item) -> tuple[str, str]:
-    """Return what a proposal would do, and the digest of what it is, whatever its impact is."""
     from eventstore.codec import canonical, digest
     from service.consent.proof import content_of
     from service.writing.amendments import question_of

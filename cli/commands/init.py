@@ -77,7 +77,6 @@ def _begun(
     policy: dict[str, Any],
     options: WriteOptions,
 ) -> tuple[Root, Outcome, WriteOptions]:
-    """Begin the workflow of a plan; ``policy`` is how people agree to it, and who may."""
     from lifecycle.plan.document import create as command_of
     from service.documents.plan_file import read_plan
     from service.files.workflow_files import STATE
@@ -123,7 +122,6 @@ def _tell_of_pin(settings: Settings) -> None:
 
 
 def _write_example(context: typer.Context, name: str) -> None:
-    """Write the commented plan to a file that is not there yet, or to stdout."""
     from importlib.resources import files
 
     from service.errors import AlreadyThere

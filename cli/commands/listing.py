@@ -79,7 +79,6 @@ def _of_root(settings: Settings, root: Path) -> tuple[Record, str | None]:
 
 
 def _of_server(url: str, known: set[str]) -> Iterator[Record]:
-    """Yield the workflows on a server that no root of this login shows."""
     from service.reading.log import WorkflowLog
 
     try:
@@ -134,7 +133,6 @@ def _with_size(record: Record) -> Record:
 
 
 def _on_disk(root: Path) -> tuple[int, bool]:
-    """Return the bytes that files below a root take, and whether all were counted."""
     total = counted = 0
     for folder, _, names in os.walk(root):
         for name in names:

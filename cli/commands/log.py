@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 
-from cli.commands.events import bound, endless, moments, of_machine, recorded
+from cli.commands.events import endless, moments, of_machine, recorded
 from cli.frame import selection as chosen
 from cli.frame.options import AsOf, Brief, Text, option
-from cli.frame.workspace import Reading, entry, reading, settings_of
+from cli.frame.workspace import Reading, entry, reading
 from cli.terminal.output import Output
 from cli.terminal.table import paged
 from projections.words.text import ago, local_seconds
@@ -36,14 +36,7 @@ _STYLES = {
 
 def log(
     context: typer.Context,
-    type_: chosen.Type = None,
-    stage: chosen.OfStage = None,
-    session: chosen.OfSession = None,
-    status: chosen.ToStatus = None,
-    amendment: chosen.OfAmendment = None,
-    since: chosen.Since = None,
-    until: chosen.Until = None,
-    grep: chosen.Grep = None,
+    asked: chosen.Wanted = chosen.ALL,
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
@@ -62,18 +55,10 @@ def log(
         endless({**backwards, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
-        wanted = Selection(
-            types=tuple(type_ or ()),
-            actor=settings_of(context).actor,
-            session=session,
-            status=status,
-            amendment=amendment,
-            since=bound(workflow, since),
-            until=bound(workflow, until),
-        )
+        wanted = asked._replace(stages=None).of(workflow)
         found = _found(workflow, machine, view, wanted, follow)
-        entries = _concerning(found, stage or [])
-        lines = chosen.ordered(chosen.matching(entries, grep), limit, reverse)
+        entries = _concerning(found, asked.stages or [])
+        lines = chosen.ordered(chosen.matching(entries, asked.grep), limit, reverse)
         printer = _printer(workflow.output, relative)
         if brief is not None:
             from cli.frame.brief import Newest
@@ -110,7 +95,6 @@ def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict
 
 
 def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield what is of one of the stages, or names it."""
     return (
         found
         for found in entries

@@ -49,7 +49,6 @@ def check(
 
 
 def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
-    """Yield whose the parameters of a stage are, a line each."""
     for reader, names in parameters.items():
         if names:
             whose = "wfctl reads" if reader == "wfctl" else "its command alone reads"

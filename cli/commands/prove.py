@@ -66,7 +66,6 @@ def prove(
 
 
 def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
-    """Return the checkpoint that a file holds, or one of the log as it stands, kept in the root."""
     from service.proofs.checkpoint import keep, read_checkpoint
     from service.proofs.note import read_note
 

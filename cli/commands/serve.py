@@ -140,7 +140,6 @@ def _require_folders(folders: list[Path]) -> None:
 
 
 def _roots(folders: list[Path]) -> Iterator[Path]:
-    """Yield the roots that the folders are, or hold."""
     for folder in folders:
         if _is_root(folder):
             yield folder.resolve()
@@ -203,56 +202,22 @@ def _stream_of(url: str, stream: str) -> Opening:
 
 
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
-#: What the commands behind the tools load; imported once, before the first call.
-_COMMANDS = (
-    "cli.commands.amend",
-    "cli.commands.append",
-    "cli.commands.audit",
-    "cli.commands.compare",
-    "cli.commands.dispatch",
-    "cli.commands.drift",
-    "cli.commands.events",
-    "cli.commands.export",
-    "cli.commands.init",
-    "cli.commands.log",
-    "cli.commands.machine.beginning",
-    "cli.commands.machine.changes",
-    "cli.commands.machine.reads",
-    "cli.commands.machine.rehydrating",
-    "cli.commands.plan",
-    "cli.commands.session",
-    "cli.commands.stage",
-    "cli.commands.status",
-    "cli.commands.tasks",
-    "cli.commands.verify",
-    "cli.commands.why",
-    "cli.frame.checkpoints",
-    "cli.frame.writes",
-    "cli.program.app",
-    "cli.terminal.briefing",
-    "cli.terminal.talk",
-    "eventstore.engine",
-    "eventstore.intake",
-    "eventstore.sqlite.store",
-    "eventstore.sqlite.writer",
-    "lifecycle.payload.stage",
-    "lifecycle.plan.advice",
-    "projections.files.report",
-    "projections.files.schemas",
-    "projections.machines.description",
-    "reconciler.briefing.rehydrate",
-    "reconciler.briefing.shorten",
-    "reconciler.context",
-    "reconciler.dpdispatcher.late_runner",
-    "reconciler.sweep.table",
-    "service.documents.strict_yaml",
-    "service.files.drift_commands",
-    "service.machines.inspection",
-    "service.proofs.witness",
-    "service.writing.report",
-    "service.writing.workflow_service",
-    "yaml",
-)
+#: What the commands behind the tools load, by room; imported once, before the first call.
+_COMMANDS = {
+    "cli.commands": "amend append audit compare dispatch drift events export init log plan session "
+    "stage status tasks verify why",
+    "cli.commands.machine": "beginning changes reads rehydrating",
+    "cli.frame": "checkpoints writes",
+    "cli.program": "app",
+    "cli.terminal": "briefing talk",
+    "eventstore": "engine intake sqlite.store sqlite.writer",
+    "lifecycle": "payload.stage plan.advice",
+    "projections": "files.report files.schemas machines.description",
+    "reconciler": "briefing.rehydrate briefing.shorten context "
+    "dpdispatcher.late_runner sweep.table",
+    "service": "documents.strict_yaml files.drift_commands machines.inspection "
+    "proofs.witness writing.report writing.workflow_service",
+}
 
 
 def mcp(
@@ -335,7 +300,6 @@ def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | 
 
 
 def _check_place(socket: Path) -> None:
-    """Raise `InvalidOption` where something lies at the place of the socket that is in use."""
     from agents.serving import is_left_behind
 
     if not socket.exists() or is_left_behind(socket):
@@ -364,6 +328,8 @@ def _prepare() -> None:
 
     from cli.program.app import build
 
-    for name in _COMMANDS:
-        import_module(name)
+    for room, names in _COMMANDS.items():
+        for name in names.split():
+            import_module(f"{room}.{name}")
+    import_module("yaml")
     build()

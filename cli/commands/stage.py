@@ -89,7 +89,6 @@ def verify(context: typer.Context, stage: Stage) -> None:
 
 
 def _checks(found: Verification, output: Output) -> Iterator[str]:
-    """Yield a line for each check, its findings below it, and what it comes to."""
     width = max((len(check.name) for check in found.checks), default=0)
     for check in found.checks:
         mark = output.style("ok    ", "32") if check.passed else output.style("FAILED", "31")

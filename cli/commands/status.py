@@ -178,7 +178,6 @@ def _text(
 
 
 def _few(lines: Iterable[str], most: int) -> list[str]:
-    """Return so many lines, and how many more there are."""
     every = list(lines)
     if len(every) <= most + 1:
         return every
@@ -294,7 +293,6 @@ def watch(
 
 
 def _machine(root: Reading, machine: str) -> MachineFollower:
-    """Return what follows a machine; raises `StateNotFound`."""
     from cli.commands.machine.following import MachineFollower
 
     return MachineFollower(root.machine(machine), root.root.path, _BACK)
@@ -311,7 +309,6 @@ def _console(settings: Settings) -> Console:
 
 
 def _live(console: Console, follower: _Follower | MachineFollower) -> None:
-    """Draw whenever what is shown has changed, until somebody leaves; keys scroll the stages."""
     from rich.console import Group
     from rich.live import Live
 

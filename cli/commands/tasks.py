@@ -88,7 +88,6 @@ def metrics(context: typer.Context, stage: Stage, where: Where = None) -> None:
 def _chosen(
     workflow: Reading, id_: str, conditions: Sequence[str]
 ) -> tuple[list[Task], list[dict[str, Any]]]:
-    """Return all tasks of the stage, and the rows of those that fulfil the conditions."""
     from reconciler.sweep import table
     from reconciler.sweep.table import row_of
     from reconciler.sweep.tasks import tasks_of
@@ -222,7 +221,6 @@ def logs(
 def _of_task(
     context: typer.Context, stage: str, key: str, *, err: bool, last: int | None, odd: bool
 ) -> None:
-    """Print what the newest run of one task printed."""
     if odd:
         raise InvalidOption("--task takes neither --follow nor --attempt: its newest run is shown")
 
@@ -236,7 +234,6 @@ def _of_task(
 
 
 def _attempt(stage: Known, named: str | None) -> str:
-    """Return the id of the attempt that is meant; raises `NotFound`."""
     known = [attempt.id for attempt in stage.attempts]
     if named is None and known:
         return known[-1]
@@ -258,7 +255,6 @@ def _together(said: Iterable[Said]) -> list[dict[str, Any]]:
 
 
 def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, several: bool) -> bool:
-    """Print what is said as it comes; return whether anything was."""
     found, before = False, None
     for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
         if several and output.is_text and path != before:
@@ -288,7 +284,6 @@ def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
 
 
 def _hint(heard: Saying, *, err: bool, found: bool) -> None:
-    """Say where else to look, where nothing was said here."""
     if found:
         return
     attempt = heard.attempt

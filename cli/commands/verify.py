@@ -83,7 +83,6 @@ def _adopt(
 
 
 def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
-    """Return the results of a stage that are no more as recorded, as they are now."""
     from reconciler.attempt.markers import digests
     from reconciler.files.freshness import changed_results
 
@@ -93,6 +92,5 @@ def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
 
 
 def _asks(id_: str, now: list[p.FileDigest]) -> str:
-    """Say what a person agrees to."""
     files = [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
     return "\n".join([f"{id_}: results that were changed afterwards count as they are:", *files])

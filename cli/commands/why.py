@@ -73,7 +73,6 @@ def why(
 
 
 def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment | None) -> None:
-    """Print why a machine stands in its phase; raises `InvalidOption` where a stage is named."""
     from cli.frame.machine_history import lines, why_of
 
     if stage is not None:
@@ -120,7 +119,6 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> SizedAnswer
 
 
 def _next(workflow: Reading, stage: str) -> list[NextAction]:
-    """Return the commands that lead a stage on."""
     from projections.screens.next_actions import leading_on
 
     return leading_on(workflow.log.current(None), stage, _around(workflow))
@@ -171,7 +169,6 @@ _HELD = frozenset({Status.FAILED.value, Status.SKIPPED.value})
 
 
 def _bare(value: Any) -> Any:
-    """Return an answer whose links say when, who and what alone."""
     if isinstance(value, list):
         return [_bare(one) for one in value]
     if not isinstance(value, dict):
@@ -304,7 +301,6 @@ def _of_machine(root: Reading, machine: str, field: str, view: Moment | None) ->
 
 
 def _page(output: Output, found: list[dict[str, Any]]) -> str:
-    """Return the newest changes as a table that fits a screen, and count the others."""
     if len(found) <= _BLAME_SCREEN:
         return table(output, found, _COLUMNS)
     first = min(entry["version"] for entry in found)

@@ -96,7 +96,6 @@ class AtTerminal:
 
 
 def _typed(command: str | None) -> dict[str, str]:
-    """Return what a proof says of a terminal."""
     return {"typed": command or "y", "on": _TERMINAL}
 
 

@@ -206,7 +206,6 @@ def hoist(arguments: list[str]) -> list[str]:
 
 
 def _parted(word: str) -> tuple[str, str | None]:
-    """Return an option and the value in the same word: ``-ojson``, ``-o=json``, ``--root=x``."""
     if word.startswith("-o") and len(word) > 2:
         return "-o", word[2:].removeprefix("=")
     name, equals, value = word.partition("=")

@@ -73,7 +73,6 @@ class WaitingLine:
 
 
 def _pauses() -> Iterator[float]:
-    """Yield the seconds until the next line."""
     if sys.stderr.isatty():
         while True:
             yield _LIVE

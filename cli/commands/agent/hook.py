@@ -80,7 +80,6 @@ def _given() -> dict[str, Any]:
 
 
 def _live(here: Reading) -> list[Machine]:
-    """Return the machines that are not at their end, the newest change first."""
     found = [here.machine(id_).current() for id_ in log.ids(here.root, here.store)]
     live = [one for one in found if not one.is_final]
     return sorted(live, key=lambda one: one.updated, reverse=True)

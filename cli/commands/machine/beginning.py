@@ -98,7 +98,6 @@ def definition_of(type_: str | None, file: str | None) -> Definition:
 
 
 def _limits(known: Definition, words: list[str]) -> dict[str, int]:
-    """Return the limits that the options give: loop → how often it may be taken."""
     found: dict[str, int] = {}
     for word in words:
         loop, _, number = word.partition("=")
@@ -203,7 +202,6 @@ def _tell_of_root(
     notes: Sequence[str],
     more: Mapping[str, object],
 ) -> None:
-    """Say what a dry run would make where there is nothing yet."""
     line = f"would make a root in {root.path} and begin {new.id} in {new.phase}"
     answer(
         Output(settings_of(context)),

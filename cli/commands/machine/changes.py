@@ -284,7 +284,6 @@ def limit(
 
 
 def _lines(state: Machine, loop: str, before: int, times: int, reason: str) -> list[str]:
-    """Return what a person is asked."""
     return [
         f"{state.id} ({state.definition.title}), in {state.phase}",
         f"the loop {loop} may go {times} times instead of {before}",

@@ -147,7 +147,6 @@ def _lines(
 
 
 def _left(more: Mapping[str, Any]) -> list[str]:
-    """Return what is left for a person to clear away, a line each."""
     found: Mapping[str, Any] = more.get("left") or {}
     lines = [
         f"left: {one_of} {one}"
@@ -160,7 +159,6 @@ def _left(more: Mapping[str, Any]) -> list[str]:
 
 
 def _written(outcome: MachineOutcome) -> list[str]:
-    """Return the files that a dry run's events would be shown in, relative to the root."""
     return list(rendered(outcome.state)) if outcome.planned else []
 
 

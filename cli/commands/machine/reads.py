@@ -241,7 +241,6 @@ def _show(context: typer.Context, machine: str, file: str | None) -> None:
 
 
 def _kept(state: Machine, version: int, data: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded edit with what of it nobody decided yet."""
     left = undecided(state, data["file"], data["differences"])
     return {**data, "detected": version, "differences": left}
 
@@ -295,7 +294,6 @@ def list_(
 
 
 def _listed(root: Reading, when: Moment | None) -> Iterator[dict[str, Any]]:
-    """Yield a row of the workflow, and of each machine."""
     flow = root.log.state(when) if root.config.workflow is not None else None
     if flow is not None:
         held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(flow)]

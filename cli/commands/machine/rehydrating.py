@@ -105,7 +105,6 @@ def _print(output: Output, root: Root, whole: Document, state: Machine, bound: i
 
 
 def _lines(whole: Document) -> list[str]:
-    """Return the document for people."""
     flow = whole["workflow"]
     status = f", {flow['status']}" if flow["status"] else ""
     resume = whole.get("resume") or {}
