@@ -22,15 +22,7 @@ from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
 from projections.words.text import shown, utc_seconds
 from service.errors import InvalidOption, ServiceError, SqlTooLong
-from service.questions.audit import (
-    AmendmentRecord,
-    Bypass,
-    of_account,
-    of_machine,
-    of_memory,
-    records,
-)
-from service.questions.audit import bypasses as bypasses_in
+from service.questions import audit as answers
 from service.questions.causes import refusals_by
 from service.questions.integrity import drift_records, tampering_records
 from service.reading.moment import Moment
@@ -174,7 +166,7 @@ def amendments(
     with reading(context) as workflow:
         found = [
             record
-            for record in records(workflow.log, view)
+            for record in answers.records(workflow.log, view)
             if state in (None, record.state)
             and stage in (None, record.stage)
             and _touches(record, field)
@@ -183,11 +175,11 @@ def amendments(
         present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
 
 
-def _touches(record: AmendmentRecord, field: str | None) -> bool:
+def _touches(record: answers.AmendmentRecord, field: str | None) -> bool:
     return field is None or any(f"{f}.".startswith(f"{field}.") for f in record.fields)
 
 
-def _involves(record: AmendmentRecord, person: str | None) -> bool:
+def _involves(record: answers.AmendmentRecord, person: str | None) -> bool:
     named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
     return person is None or any(person in (who, who.partition(":")[2]) for who in named)
 
@@ -197,7 +189,7 @@ def _decision(record: Mapping[str, Any]) -> str:
     return f"{record['state']} by {who}" if who else str(record["state"])
 
 
-_NAMES = tuple(field.name for field in fields(AmendmentRecord))
+_NAMES = tuple(field.name for field in fields(answers.AmendmentRecord))
 _AMENDMENTS = (
     *(text("id"), text("type")),
     TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
@@ -208,15 +200,17 @@ _AMENDMENTS = (
 def bypasses(context: typer.Context, view: AsOf = None) -> None:
     """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
     with reading(context) as workflow:
-        every = bypasses_in(workflow.root, workflow.log, view)
+        every = answers.bypasses(workflow.root, workflow.log, view)
         every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
         found = [one.to_dict() for one in every]
-        present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)), view)
+        present(
+            workflow.output, found, _BYPASSES, tuple(f.name for f in fields(answers.Bypass)), view
+        )
     if found:
         raise typer.Exit(FINDINGS)
 
 
-def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
+def _of_account(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
     """Return what status, report and page tell too; as of a moment, as far as the log has it."""
     from projections.words.account import Seen
     from projections.words.came_about import came_about
@@ -227,18 +221,18 @@ def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
         seen = look(workflow.root, workflow.log, state) if view is None else Seen()
     except (EventStoreError, LifecycleError, ServiceError):
         return []  # there is no workflow, or its log is altered, which is told already
-    return of_account(came_about(state, seen.times, seen.gone))
+    return answers.of_account(came_about(state, seen.times, seen.gone))
 
 
-def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
+def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[answers.Bypass]:
     from service.machines import log as place
 
     store = workflow.log.store
     for id_ in place.ids(workflow.root, store):
         log = workflow.machine(id_)
         if view is None:
-            yield from of_memory(workflow.root, store, log.stream)
-        yield from of_machine(log.steps(upto=view), log.ineffective())
+            yield from answers.of_memory(workflow.root, store, log.stream)
+        yield from answers.of_machine(log.steps(upto=view), log.ineffective())
 
 
 _BYPASSES = (

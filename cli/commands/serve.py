@@ -247,15 +247,11 @@ def mcp(
 
     warm = Warm(_carried_out, _prepare)
     try:
-        _mcp_serve(_server(warm, folder, actor), port, host, allow or [], socket)
+        from agents.server import Face, build
+
+        _mcp_serve(build(Face(warm, folder, actor), VERSION), port, host, allow or [], socket)
     finally:
         warm.close()
-
-
-def _server(warm: Any, folder: Path, actor: str | None) -> Server[Any]:
-    from agents.server import Face, build
-
-    return build(Face(warm, folder, actor), VERSION)
 
 
 def _mcp_serve(
