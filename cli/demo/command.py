@@ -15,10 +15,10 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from cli.frame.options import File, argument
 from cli.terminal.output import say
 from service.errors import InvalidOption
 
@@ -28,7 +28,11 @@ _KILL_AFTER = 4.0
 _PATIENCE = 60.0
 
 
-def demo(folder: File = argument("[DIR]", "A folder to make; else a new one here.")) -> None:
+def demo(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A folder to make; else a new one here.")
+    ] = None,
+) -> None:
     """Run a real small workflow, kill it half-way, and bring it back."""
     place = _Place(_fresh_folder(folder))
     place.furnish()
