@@ -31,7 +31,6 @@ def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
 
 
 def _route(tool: Tool, given: Arguments) -> Route:
-    """Return the first route of the action whose needs are given and that takes all of it."""
     names = {name for name, value in given.items() if value is not None} - {"action", "root"}
     routes = tool.routes[given.get("action")]
     for route in routes:
@@ -163,7 +162,6 @@ def _read(tool: Tool, route: Route, words: list[str]) -> dict[str, Any] | None:
 
 
 def _typed(tool: Tool, name: str, values: list[str]) -> Any:
-    """Return the words of a command line as the tool's schema has them."""
     kind = tool.schema["properties"][name]["type"]
     if kind == "array":
         return values

@@ -240,7 +240,6 @@ async def _called(
 
 
 def _check(tool: Tool, given: dict[str, Any]) -> None:
-    """Raise `UnfitArguments` where the arguments are not those of the tool's schema."""
     validator = jsonschema.Draft202012Validator({**tool.schema, "additionalProperties": False})
     problems = [
         f"{'.'.join(map(str, e.path)) or 'arguments'}: {e.message[:200]}"

@@ -96,12 +96,33 @@ class Tool(NamedTuple):
         return found
 
 
-_ONCE = {"request_id": "--command-id"}
-_WRITE = {**_ONCE, "expected_version": "--expected-version"}
-_AT = {"at": "--at"}
-_LOGS = {"attempt": "--attempt", "task": "--task", "err": "--err", "lines": "--lines"}
-_TASKS = {"failed": "--failed", "where": "--where", "lines": "--lines"}
-_HISTORY = {"limit": "--limit", "stage": "--stage", **_AT}
+#: Options of writes.
+_ONCE = "request_id=--command-id"
+_WRITE = f"{_ONCE} expected_version"
+
+
+def _route(line: str, options: str = "") -> Route:
+    """Return a route: ``command {place} --fixed``, and ``field`` or ``field=--option``.
+
+    A field with ``!`` is needed.
+    """
+    words, fields = line.split(), options.split()
+    places = tuple(word[1:-1].rstrip("!") for word in words if word[0] == "{")
+    named = [field.partition("=") for field in fields]
+    taken = {(name := each.rstrip("!")): way or _option_of(name) for each, _, way in named}
+    marked = [word.strip("{}") for word in words] + [each for each, _, _ in named]
+    return Route(
+        tuple(word for word in words if word[0] not in "{-"),
+        places,
+        taken,
+        tuple(each[:-1] for each in marked if each.endswith("!")),
+        tuple(word for word in words if word[0] == "-"),
+    )
+
+
+def _option_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 READING = (
     Tool(
@@ -109,23 +130,15 @@ READING = (
         "Where the work stands and what to do next; call it first, and whenever you lost track.",
         {
             None: (
-                Route(("machine", "rehydrate"), ("machine",), {}, ("machine",), ("--dry-run",)),
-                Route(("rehydrate",), (), {"tokens": "--brief"}, (), ("--dry-run",)),
+                _route("machine rehydrate {machine!} --dry-run"),
+                _route("rehydrate --dry-run", "tokens=--brief"),
             )
         },
     ),
     Tool(
         "list",
         "All machines, and the staged workflow, with phase, age and blockers.",
-        {
-            None: (
-                Route(
-                    ("machine", "list"),
-                    (),
-                    {"type": "--type", "phase": "--phase", "limit": "--limit"},
-                ),
-            )
-        },
+        {None: (_route("machine list", "type phase limit"),)},
         {"type": TEXT, "phase": TEXT},
     ),
     Tool(
@@ -134,14 +147,9 @@ READING = (
         "workflow's status.",
         {
             None: (
-                Route(
-                    ("machine", "get"),
-                    ("machine",),
-                    {"query": "--query", "fields": "--fields", **_AT},
-                    ("machine",),
-                ),
-                Route(("show",), ("stage",), _AT, ("stage",)),
-                Route(("status",), (), _AT),
+                _route("machine get {machine!}", "query fields at"),
+                _route("show {stage!}", "at"),
+                _route("status", "at"),
             )
         },
         {"query": TEXT, "fields": _said(TEXT, "Comma-separated")},
@@ -150,10 +158,7 @@ READING = (
         "describe",
         "What a machine's type allows (phases, transitions, guards), or the JSON Schema of an "
         "event type, `plan` or `answer`.",
-        {
-            "machine": (Route(("machine", "describe"), ("type",), {}, ("type",)),),
-            "schema": (Route(("schema",), ("type",), {}, ("type",)),),
-        },
+        {"machine": (_route("machine describe {type!}"),), "schema": (_route("schema {type!}"),)},
         {"type": TEXT},
         ("type",),
     ),
@@ -163,23 +168,17 @@ READING = (
         "set a field. diff: between moments a and b. amendments: who changed what. events: raw, "
         "after a version. report: the whole, for people.",
         {
-            "log": (Route(("log",), (), {**_HISTORY, "machine": "--machine"}),),
+            "log": (_route("log", "limit stage at machine"),),
             "why": (
-                Route(("why",), (), {"machine": "--machine", **_AT}, ("machine",)),
-                Route(("why",), ("stage",), _AT, ("stage",)),
-                Route(("why",), (), _AT),
+                _route("why", "machine! at"),
+                _route("why {stage!}", "at"),
+                _route("why", "at"),
             ),
-            "blame": (Route(("blame",), ("field",), {"machine": "--machine", **_AT}, ("field",)),),
-            "diff": (Route(("diff",), ("a", "b"), {"machine": "--machine"}, ("a",)),),
-            "amendments": (Route(("audit", "amendments")),),
-            "report": (Route(("report",)),),
-            "events": (
-                Route(
-                    ("events",),
-                    (),
-                    {"machine": "--machine", "since": "--since", "limit": "--limit"},
-                ),
-            ),
+            "blame": (_route("blame {field!}", "machine at"),),
+            "diff": (_route("diff {a!} {b}", "machine"),),
+            "amendments": (_route("audit amendments"),),
+            "report": (_route("report"),),
+            "events": (_route("events", "machine since limit"),),
         },
         {"field": _said(TEXT, "Such as stage-2.parameters.x"), "a": TEXT, "b": TEXT, "since": TEXT},
     ),
@@ -188,16 +187,10 @@ READING = (
         "results: outputs and inputs as recorded? files: hand edits? log: unaltered? plan: would "
         "a plan be taken?",
         {
-            "results": (
-                Route(("verify",), ("stage",), {"deep": "--deep"}, ("stage",)),
-                Route(("verify",), (), {"deep": "--deep"}),
-            ),
-            "files": (
-                Route(("machine", "drift"), ("machine",), {}, ("machine",)),
-                Route(("drift", "show")),
-            ),
-            "log": (Route(("fsck",)),),
-            "plan": (Route(("plan", "check"), ("plan",), {}, ("plan",)),),
+            "results": (_route("verify {stage!}", "deep"), _route("verify", "deep")),
+            "files": (_route("machine drift {machine!}"), _route("drift show")),
+            "log": (_route("fsck"),),
+            "plan": (_route("plan check {plan!}"),),
         },
         {"deep": FLAG, "plan": _said(TEXT, "Its file")},
     ),
@@ -205,9 +198,9 @@ READING = (
         "job",
         "Of a stage: diagnose says what failed, logs what its job printed, tasks each of a sweep.",
         {
-            "diagnose": (Route(("stage", "diagnose"), ("stage",)),),
-            "logs": (Route(("logs",), ("stage",), _LOGS),),
-            "tasks": (Route(("tasks",), ("stage",), _TASKS),),
+            "diagnose": (_route("stage diagnose {stage}"),),
+            "logs": (_route("logs {stage}", "attempt task err lines"),),
+            "tasks": (_route("tasks {stage}", "failed where lines"),),
         },
         {
             "attempt": TEXT,
@@ -225,9 +218,9 @@ READING = (
         "and the command that only a person runs. Tell it to them and go on with other work.",
         {
             None: (
-                Route(("machine", "rehydrate"), ("machine",), {}, ("machine",), ("--dry-run",)),
-                Route(("amend", "show"), ("amendment",), {}, ("amendment",)),
-                Route(("amend", "list"), (), {}, (), ("--state=proposed",)),
+                _route("machine rehydrate {machine!} --dry-run"),
+                _route("amend show {amendment!}"),
+                _route("amend list --state=proposed"),
             )
         },
         {"amendment": TEXT},
@@ -249,13 +242,8 @@ WRITING = (
         "brief you.",
         {
             None: (
-                Route(
-                    ("machine", "rehydrate"),
-                    ("machine",),
-                    {**_ONCE, "task": "--resume-from"},
-                    ("machine",),
-                ),
-                Route(("rehydrate",), (), {"tokens": "--brief"}),
+                _route("machine rehydrate {machine!}", f"{_ONCE} task=--resume-from"),
+                _route("rehydrate", "tokens=--brief"),
             )
         },
         {"task": TEXT},
@@ -266,16 +254,9 @@ WRITING = (
         "A workflow from a plan file (a person approves the plan), a machine of a type, or a "
         "session of work.",
         {
-            "workflow": (Route(("init",), ("plan",), _ONCE, ("plan",)),),
-            "machine": (
-                Route(
-                    ("machine", "init"),
-                    ("machine",),
-                    {"type": "--type", "data": "--data", **_ONCE},
-                    ("machine", "type"),
-                ),
-            ),
-            "session": (Route(("session", "start"), (), _WRITE),),
+            "workflow": (_route("init {plan!}", _ONCE),),
+            "machine": (_route("machine init {machine!}", f"type! data {_ONCE}"),),
+            "session": (_route("session start", _WRITE),),
         },
         {"plan": TEXT, "type": TEXT, "data": _DATA},
         writes=True,
@@ -283,16 +264,7 @@ WRITING = (
     Tool(
         "update",
         "Set fields of a machine's state; never its phase.",
-        {
-            None: (
-                Route(
-                    ("machine", "update"),
-                    ("machine",),
-                    {"data": "--data", **_WRITE},
-                    ("machine", "data"),
-                ),
-            )
-        },
+        {None: (_route("machine update {machine!}", f"data! {_WRITE}"),)},
         {"data": _DATA},
         ("machine", "data"),
         writes=True,
@@ -303,30 +275,13 @@ WRITING = (
         "who shows its handle changes it (under); renew goes on with yours. release gives it back.",
         {
             None: (
-                Route(
-                    ("machine", "task", "claim"),
-                    ("machine", "task"),
-                    {"claim": "--for", "renew": "--renew", "under": "--under", **_WRITE},
-                    ("machine", "task", "claim"),
+                _route(
+                    "machine task claim {machine!} {task!}", f"claim!=--for renew under {_WRITE}"
                 ),
-                Route(
-                    ("machine", "task", "release"),
-                    ("machine", "task"),
-                    {"release": "--reason", "under": "--under", **_WRITE},
-                    ("machine", "task", "release"),
+                _route(
+                    "machine task release {machine!} {task!}", f"release!=--reason under {_WRITE}"
                 ),
-                Route(
-                    ("machine", "task"),
-                    ("machine", "task"),
-                    {
-                        "status": "--status",
-                        "title": "--title",
-                        "reason": "--reason",
-                        "under": "--under",
-                        **_WRITE,
-                    },
-                    ("machine", "task"),
-                ),
+                _route("machine task {machine!} {task!}", f"status title reason under {_WRITE}"),
             )
         },
         {
@@ -346,19 +301,8 @@ WRITING = (
         "Take a machine to another phase; without one, the only way that is open.",
         {
             None: (
-                Route(
-                    ("machine", "transition"),
-                    ("machine", "phase"),
-                    {"reason": "--reason", **_WRITE},
-                    ("machine", "phase"),
-                ),
-                Route(
-                    ("machine", "transition"),
-                    ("machine",),
-                    {"reason": "--reason", **_WRITE},
-                    ("machine",),
-                    ("--auto",),
-                ),
+                _route("machine transition {machine!} {phase!}", f"reason {_WRITE}"),
+                _route("machine transition {machine!} --auto", f"reason {_WRITE}"),
             )
         },
         {"phase": TEXT},
@@ -371,19 +315,9 @@ WRITING = (
         "it can go on from), or end the session (end).",
         {
             None: (
-                Route(
-                    ("machine", "checkpoint"),
-                    ("machine",),
-                    {"summary": "--summary", "next": "--next", **_WRITE},
-                    ("machine", "summary"),
-                ),
-                Route(("stage", "checkpoint"), ("stage", "data"), _WRITE, ("stage", "data")),
-                Route(
-                    ("session", "end"),
-                    (),
-                    {"end": "--reason", "next": "--next", **_WRITE},
-                    ("end",),
-                ),
+                _route("machine checkpoint {machine!}", f"summary! next {_WRITE}"),
+                _route("stage checkpoint {stage!} {data!}", _WRITE),
+                _route("session end", f"end!=--reason next {_WRITE}"),
             )
         },
         {
@@ -402,13 +336,8 @@ WRITING = (
         "A note for the log, or an event that a machine's definition names.",
         {
             None: (
-                Route(
-                    ("machine", "append"),
-                    ("machine", "event"),
-                    {"data": "--data", **_WRITE},
-                    ("machine", "event"),
-                ),
-                Route(("note",), ("note",), {"stage": "--stage", **_WRITE}, ("note",)),
+                _route("machine append {machine!} {event!}", f"data {_WRITE}"),
+                _route("note {note!}", f"stage {_WRITE}"),
             )
         },
         {"note": TEXT, "event": TEXT, "data": OBJECT},
@@ -419,28 +348,15 @@ WRITING = (
         "prepare → dispatch → wait → verify → complete; retry (fix: what was put right) after a "
         "failure; fail (error) gives an attempt up; outputs declares files.",
         {
-            "ready": (Route(("stage", "ready"), ("stage",), _WRITE),),
-            "prepare": (Route(("stage", "prepare"), ("stage",), _WRITE),),
-            "dispatch": (Route(("dispatch",), ("stage",), _WRITE),),
-            "wait": (Route(("wait",), ("stage",), {"seconds": "--timeout"}),),
-            "verify": (Route(("stage", "verify"), ("stage",)),),
-            "complete": (
-                Route(
-                    ("stage", "complete"),
-                    ("stage",),
-                    {"evidence": "--evidence", "or_fail": "--or-fail", **_WRITE},
-                ),
-            ),
-            "retry": (Route(("stage", "retry"), ("stage",), {"fix": "--fix", **_WRITE}, ("fix",)),),
-            "fail": (
-                Route(
-                    ("stage", "fail"),
-                    ("stage",),
-                    {"error": "--error", "category": "--category", **_WRITE},
-                    ("error",),
-                ),
-            ),
-            "outputs": (Route(("stage", "outputs"), ("stage", "paths"), _WRITE, ("paths",)),),
+            "ready": (_route("stage ready {stage}", _WRITE),),
+            "prepare": (_route("stage prepare {stage}", _WRITE),),
+            "dispatch": (_route("dispatch {stage}", _WRITE),),
+            "wait": (_route("wait {stage}", "seconds=--timeout"),),
+            "verify": (_route("stage verify {stage}"),),
+            "complete": (_route("stage complete {stage}", f"evidence or_fail {_WRITE}"),),
+            "retry": (_route("stage retry {stage}", f"fix! {_WRITE}"),),
+            "fail": (_route("stage fail {stage}", f"error! category {_WRITE}"),),
+            "outputs": (_route("stage outputs {stage} {paths!}", _WRITE),),
         },
         {
             "fix": TEXT,
@@ -462,20 +378,9 @@ WRITING = (
         "person decides. set: dot path → value.",
         {
             None: (
-                Route(
-                    ("amend", "propose"),
-                    (),
-                    {
-                        "stages": "--stage",
-                        "set": "--set",
-                        "unset": "--unset",
-                        "reason": "--reason",
-                        "type": "--type",
-                        "insert": "--insert",
-                        "place": "--place",
-                        "dry_run": "--dry-run",
-                        **_WRITE,
-                    },
+                _route(
+                    "amend propose",
+                    f"stages=--stage set unset reason type insert place dry_run {_WRITE}",
                 ),
             )
         },

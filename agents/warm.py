@@ -229,7 +229,6 @@ def _begin_session() -> None:
 
 
 def _serve(run: Run, commands: socket.socket, taking: int) -> NoReturn:
-    """Wait for a command, carry it out, and leave."""
     files = _awaited(commands)
     os.write(taking, b".")
     _begin_session()
@@ -265,7 +264,6 @@ def _size() -> int:
 
 
 def _awaited(commands: socket.socket) -> list[int]:
-    """Return the files of the next command; end with the one that gives commands."""
     message, files, _, _ = socket.recv_fds(commands, 1, _PASSED)
     if not message:
         os._exit(0)

@@ -17,7 +17,12 @@ from cli.frame.options import hoist
 
 def main() -> None:
     """Run the command line and leave with the exit code of the contract."""
-    _open_streams()
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+        else:
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     ended: list[int] = []
     atexit.register(_end_at_once, ended)
     ended.append(run(sys.argv[1:], is_only=True))
@@ -33,16 +38,6 @@ def _end_at_once(ended: list[int]) -> None:
             os._exit(ended[0])
 
 
-def _open_streams() -> None:
-    """Print UTF-8 in every locale, as git and kubectl do, and to nobody what nobody listens to."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by the caller
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
-        else:
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
 def run(arguments: list[str], *, is_only: bool = False) -> int:
     """Carry out one command line and return its exit code; ``is_only``: of this process's life."""
     arguments = hoist(arguments)
@@ -53,7 +48,20 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
     except (BrokenPipeError, SystemExit):  # typer turns the one into the other
         return _reader_gone()
     except Exception as error:  # noqa: BLE001 - the last place: every error has an exit code
-        return _reported(error, arguments)
+        from cli.frame.failure import report
+
+        try:
+            sys.stdout.flush()
+        except OSError:  # it takes no more, the envelope of an error neither
+            _give_up_stdout()
+            return report(error, [])
+        try:
+            return report(error, arguments)
+        except BrokenPipeError:
+            return _reader_gone()
+        except OSError:
+            _give_up_stdout()
+            return report(error, [])
     except KeyboardInterrupt:
         print("interrupted; what was recorded stays recorded", file=sys.stderr)
         return 130
@@ -84,23 +92,6 @@ def _reader_gone() -> int:
 
 def _give_up_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _reported(error: Exception, arguments: list[str]) -> int:
-    from cli.frame.failure import report
-
-    try:
-        sys.stdout.flush()
-    except OSError:  # it takes no more, the envelope of an error neither
-        _give_up_stdout()
-        return report(error, [])
-    try:
-        return report(error, arguments)
-    except BrokenPipeError:
-        return _reader_gone()
-    except OSError:
-        _give_up_stdout()
-        return report(error, [])
 
 
 if __name__ == "__main__":

@@ -79,7 +79,11 @@ def actor_of(settings: Settings) -> Actor:
     """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal."""
     text = os.environ.get("WFCTL_ACTOR") if settings.actor is None else settings.actor
     if text is None:
-        return _default_actor()
+        if not sys.stdin.isatty():
+            return Actor("agent", "unknown")
+        import getpass  # an agent needs it never
+
+        return Actor("user", getpass.getuser())
     kind, _, name = text.partition(":")
     if kind not in ACTOR_KINDS or not name:
         raise InvalidOption(
@@ -88,14 +92,6 @@ def actor_of(settings: Settings) -> Actor:
             value=text,
         )
     return Actor(kind, name)
-
-
-def _default_actor() -> Actor:
-    if not sys.stdin.isatty():
-        return Actor("agent", "unknown")
-    import getpass  # an agent needs it never
-
-    return Actor("user", getpass.getuser())
 
 
 VERSION = "0.1.0"

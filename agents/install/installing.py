@@ -138,7 +138,6 @@ def _text(path: Path, content: bytes) -> str:
 
 
 def _reader(path: Path) -> Callable[[str], bool]:
-    """Return what says whether a text can be read as what its file is."""
     if path.suffix == ".toml":
         return lambda text: _reads(tomllib.loads, text)
     if path.suffix in (".json", ".jsonc"):

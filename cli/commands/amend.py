@@ -46,29 +46,24 @@ Stages = Annotated[Texts, option("STAGE", "The stage; given several times, each 
 def propose(
     context: typer.Context,
     options: Writes,
-    type_: Annotated[
-        Text,
-        option(
-            "--type",
-            "TYPE",
-            "stage_rerun: compute a stage once more, with --set as the new values; "
-            "stage_skip: take it out of the way (--rewire lets its dependents go on); "
-            "stage_insert: one more (--insert says so by itself); parameter_change and "
-            "criteria_change: what --set means without a type.",
-        ),
-    ] = None,
+    type_: Text = option(
+        "--type",
+        "TYPE",
+        "stage_rerun: compute a stage once more, with --set as the new values; "
+        "stage_skip: take it out of the way (--rewire lets its dependents go on); "
+        "stage_insert: one more (--insert says so by itself); parameter_change and "
+        "criteria_change: what --set means without a type.",
+    ),
     stage: Stages = None,
-    sets: Annotated[Texts, option("--set", "PATH=VALUE", "A new value.")] = None,
-    unset: Annotated[Texts, option("PATH", "A key to take away.")] = None,
-    reason: Annotated[Text, option("TEXT", "Why.")] = None,
-    description: Annotated[Text, option("TEXT", "What, if the change does not say it.")] = None,
-    insert: Annotated[Text, option("JSON|@FILE", "Definition of a stage to insert.")] = None,
-    place: Annotated[int | None, option("N", "Its place in the array, 0 is first.", min=0)] = None,
+    sets: Texts = option("--set", "PATH=VALUE", "A new value."),
+    unset: Texts = option("PATH", "A key to take away."),
+    reason: Text = option("TEXT", "Why."),
+    description: Text = option("TEXT", "What, if the change does not say it."),
+    insert: Text = option("JSON|@FILE", "Definition of a stage to insert."),
+    place: int | None = option("N", "Its place in the array, 0 is first.", min=0),
     dependent: Dependents = None,
-    rewire: Annotated[
-        bool, option("Dependents drop the skipped stage, and what it makes.")
-    ] = False,
-    source: Annotated[Text, option("--from", "FILE|-", "All of it from a file.")] = None,
+    rewire: bool = option("Dependents drop the skipped stage, and what it makes."),
+    source: Text = option("--from", "FILE|-", "All of it from a file."),
 ) -> None:
     """Propose a change; nothing changes until a person approves it."""
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
@@ -172,9 +167,9 @@ def approve(
     context: typer.Context,
     options: Writes,
     ids: Ids,
-    key: Annotated[File, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
-    signature: Annotated[File, option("FILE", "A signature of `amend show --statement`.")] = None,
-    impact: Annotated[Text, option("DIGEST", "Only if the impact is still this one.")] = None,
+    key: File = option("FILE", "Sign with this SSH key (or its .pub)."),
+    signature: File = option("FILE", "A signature of `amend show --statement`."),
+    impact: Text = option("DIGEST", "Only if the impact is still this one."),
 ) -> None:
     """Agree to amendments, as a person, and carry them out; each is shown before it is asked."""
     of_one = (signature, impact, options.command_id, options.expected_version)
@@ -200,7 +195,6 @@ def approve(
 
 
 def _together(outcomes: list[Outcome]) -> Outcome:
-    """Return what several decisions recorded, as one."""
     events = [event for outcome in outcomes for event in outcome.events]
     repeated = all(outcome.repeated for outcome in outcomes)
     return replace(outcomes[-1], events=tuple(events), repeated=repeated)
@@ -216,10 +210,7 @@ def not_now(left: list[str]) -> str:
 
 
 def reject(
-    context: typer.Context,
-    options: Writes,
-    ids: Ids,
-    reason: Annotated[Text, option("TEXT", "Why not.")] = None,
+    context: typer.Context, options: Writes, ids: Ids, reason: Text = option("TEXT", "Why not.")
 ) -> None:
     """Close proposals; nothing changes by it."""
     commands = [
@@ -230,7 +221,7 @@ def reject(
 
 def list_(
     context: typer.Context,
-    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
+    state: Text = option("STATE", "proposed, approved or rejected."),
     view: AsOf = None,
 ) -> None:
     """The amendments, in the order they were proposed."""
@@ -239,16 +230,14 @@ def list_(
         found = [a for a in workflow.amendments.values() if state in (None, a.status)]
         lines = [f"{a.id:<9} {a.status:<9} {a.kind:<17} {where(a):<9} {summary(a)}" for a in found]
         output.result(
-            [_record(a) for a in found],
-            lambda: "\n".join(lines) or "no amendments",
-            state=workflow,
+            [_record(a) for a in found], lambda: "\n".join(lines) or "no amendments", state=workflow
         )
 
 
 def show(
     context: typer.Context,
     id_: Id,
-    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
+    statement: bool = option("Print only what is to be signed, byte for byte."),
     view: AsOf = None,
 ) -> None:
     """One amendment; while it is pending, with its impact."""
@@ -341,8 +330,8 @@ def rerun(
     context: typer.Context,
     options: Writes,
     stages: Annotated[list[str], argument("STAGE...", "The stages to compute.")],
-    from_here: Annotated[bool, option("And every stage that rests on them.")] = False,
-    reason: Annotated[Text, option("TEXT", "Why; else what made them stale.")] = None,
+    from_here: bool = option("And every stage that rests on them."),
+    reason: Text = option("TEXT", "Why; else what made them stale."),
     key: AgreeingKey = None,
 ) -> None:
     """Compute stages again: the impact is shown, and a person agrees to all of it at once."""
@@ -365,7 +354,6 @@ def rerun(
 
 
 def _named(state: Workflow, stages: list[str], from_here: bool) -> list[str]:
-    """Return the stages in array order, with those that rest on them where that is asked for."""
     named = {state.stage(id_).id for id_ in stages}
     if from_here:
         graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
@@ -375,7 +363,6 @@ def _named(state: Workflow, stages: list[str], from_here: bool) -> list[str]:
 
 
 def _found(root: Path, state: Workflow, named: list[str]) -> str:
-    """Return why the stages are stale; raises `InvalidOption` where they are not."""
     reasons = stale(state, deviations(root, state))
     why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
     if not why:

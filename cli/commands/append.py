@@ -24,12 +24,10 @@ _APPROVALS = OF_A_PERSON | {"amendment.approved"}
 def append(
     context: typer.Context,
     options: Writes,
-    type_: Annotated[Text, argument("[TYPE]", "Event type, such as stage.completed.")] = None,
-    stage: Annotated[Text, option("STAGE", "The stage.")] = None,
-    data: Annotated[Text, option("JSON|@FILE|-", "The event's data, an object.")] = None,
-    source: Annotated[
-        Text, option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.')
-    ] = None,
+    type_: Text = argument("[TYPE]", "Event type, such as stage.completed."),
+    stage: Text = option("STAGE", "The stage."),
+    data: Text = option("JSON|@FILE|-", "The event's data, an object."),
+    source: Text = option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.'),
 ) -> None:
     """Issue the command that yields TYPE, with all its consequences, through the rules."""
     if (type_ is None) == (source is None):
@@ -50,7 +48,7 @@ def note(
     context: typer.Context,
     options: Writes,
     text: Annotated[str, argument("TEXT", "A line for progress.log.")],
-    stage: Annotated[Text, option("STAGE", "The stage.")] = None,
+    stage: Text = option("STAGE", "The stage."),
 ) -> None:
     """Write a line into the log."""
     issue(context, options, "note.logged", text=text, stage=stage)

@@ -22,17 +22,7 @@ from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
 from projections.words.text import shown, utc_seconds
 from service.errors import InvalidOption, ServiceError, SqlTooLong
-from service.questions.audit import (
-    AmendmentRecord,
-    Bypass,
-    of_account,
-    of_machine,
-    of_memory,
-    records,
-)
-from service.questions.audit import (
-    bypasses as bypasses_in,
-)
+from service.questions import audit as answers
 from service.questions.causes import refusals_by
 from service.questions.integrity import drift_records, tampering_records
 from service.reading.moment import Moment
@@ -166,17 +156,17 @@ _TIMES = (
 
 def amendments(
     context: typer.Context,
-    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
-    stage: Annotated[Text, option("STAGE", "Only of this stage.")] = None,
-    field: Annotated[Text, option("FIELD", "Such as parameters or parameters.x.")] = None,
-    person: Annotated[Text, option("--by", "WHO", "Proposed, decided or signed by.")] = None,
+    state: Text = option("STATE", "proposed, approved or rejected."),
+    stage: Text = option("STAGE", "Only of this stage."),
+    field: Text = option("FIELD", "Such as parameters or parameters.x."),
+    person: Text = option("--by", "WHO", "Proposed, decided or signed by."),
     view: AsOf = None,
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
     with reading(context) as workflow:
         found = [
             record
-            for record in records(workflow.log, view)
+            for record in answers.records(workflow.log, view)
             if state in (None, record.state)
             and stage in (None, record.stage)
             and _touches(record, field)
@@ -185,11 +175,11 @@ def amendments(
         present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
 
 
-def _touches(record: AmendmentRecord, field: str | None) -> bool:
+def _touches(record: answers.AmendmentRecord, field: str | None) -> bool:
     return field is None or any(f"{f}.".startswith(f"{field}.") for f in record.fields)
 
 
-def _involves(record: AmendmentRecord, person: str | None) -> bool:
+def _involves(record: answers.AmendmentRecord, person: str | None) -> bool:
     named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
     return person is None or any(person in (who, who.partition(":")[2]) for who in named)
 
@@ -199,7 +189,7 @@ def _decision(record: Mapping[str, Any]) -> str:
     return f"{record['state']} by {who}" if who else str(record["state"])
 
 
-_NAMES = tuple(field.name for field in fields(AmendmentRecord))
+_NAMES = tuple(field.name for field in fields(answers.AmendmentRecord))
 _AMENDMENTS = (
     *(text("id"), text("type")),
     TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
@@ -210,15 +200,17 @@ _AMENDMENTS = (
 def bypasses(context: typer.Context, view: AsOf = None) -> None:
     """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
     with reading(context) as workflow:
-        every = bypasses_in(workflow.root, workflow.log, view)
+        every = answers.bypasses(workflow.root, workflow.log, view)
         every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
         found = [one.to_dict() for one in every]
-        present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)), view)
+        present(
+            workflow.output, found, _BYPASSES, tuple(f.name for f in fields(answers.Bypass)), view
+        )
     if found:
         raise typer.Exit(FINDINGS)
 
 
-def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
+def _of_account(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
     """Return what status, report and page tell too; as of a moment, as far as the log has it."""
     from projections.words.account import Seen
     from projections.words.came_about import came_about
@@ -229,18 +221,18 @@ def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
         seen = look(workflow.root, workflow.log, state) if view is None else Seen()
     except (EventStoreError, LifecycleError, ServiceError):
         return []  # there is no workflow, or its log is altered, which is told already
-    return of_account(came_about(state, seen.times, seen.gone))
+    return answers.of_account(came_about(state, seen.times, seen.gone))
 
 
-def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
+def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[answers.Bypass]:
     from service.machines import log as place
 
     store = workflow.log.store
     for id_ in place.ids(workflow.root, store):
         log = workflow.machine(id_)
         if view is None:
-            yield from of_memory(workflow.root, store, log.stream)
-        yield from of_machine(log.steps(upto=view), log.ineffective())
+            yield from answers.of_memory(workflow.root, store, log.stream)
+        yield from answers.of_machine(log.steps(upto=view), log.ineffective())
 
 
 _BYPASSES = (
@@ -282,9 +274,9 @@ _REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
 
 def refused(
     context: typer.Context,
-    command: Annotated[Text, option("Only of this command, such as stage.retried.")] = None,
-    code: Annotated[Text, option("Only for this reason.")] = None,
-    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
+    command: Text = option("Only of this command, such as stage.retried."),
+    code: Text = option("Only for this reason."),
+    machine: Text = option("ID", "Those of a phase machine."),
     view: AsOf = None,
 ) -> None:
     """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
@@ -310,9 +302,9 @@ _REFUSED_COLUMNS = (
 def sql(
     context: typer.Context,
     statement: Annotated[str, argument("SQL", "One statement that reads; - for stdin.")],
-    timeout: Annotated[
-        float, option("SECONDS", "What it may take.", min=0.001, max=3600)
-    ] = SQL_PATIENCE,
+    timeout: float = option(
+        "SECONDS", "What it may take.", min=0.001, max=3600, default=SQL_PATIENCE
+    ),
     view: AsOf = None,
 ) -> None:
     """Ask in SQL over v_events, v_transitions, v_attempts, v_amendments and v_sessions."""
@@ -338,7 +330,6 @@ def sql(
 
 
 def _told_apart(names: list[str]) -> list[str]:
-    """Return the columns' names, those that repeat numbered: ``count``, ``count_2``."""
     seen: dict[str, int] = {}
     found = []
     for name in names:

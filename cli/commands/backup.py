@@ -91,9 +91,9 @@ def copy(
 def backup(
     context: typer.Context,
     file: Annotated[Path, argument("FILE", "A new file.")],
-    form: Annotated[
-        BackupForm | None, option("--as", "By default sqlite for a log on SQLite, else archive.")
-    ] = None,
+    form: BackupForm | None = option(
+        "--as", "By default sqlite for a log on SQLite, else archive."
+    ),
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -162,7 +162,6 @@ def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run:
 
 
 def _there(target: Path | str) -> EventStore:
-    """Open the target to look at it; an empty log where there is none."""
     try:
         return _reader(target)
     except DatabaseMissing:
@@ -170,7 +169,6 @@ def _there(target: Path | str) -> EventStore:
 
 
 def _survey(source: CopySource, only: str | None) -> Copied:
-    """Return what would be copied, each event checked."""
     chains = Chains()
     events = sum(1 for _ in steps(source, chains, only))
     commands = sum(1 for command in source.commands() if only in (None, command.stream))
@@ -298,7 +296,7 @@ def _restoring_text(manifest: Manifest, made: Reading | None, kept: Sequence[str
 
 def salvage(
     context: typer.Context,
-    into: Annotated[Text, option("URL", "An empty database; needed on a server.")] = None,
+    into: Text = option("URL", "An empty database; needed on a server."),
     dry_run: DryRun = False,
 ) -> None:
     """Make a new log from the versions before the first that was altered; nothing is deleted.
@@ -345,7 +343,6 @@ def _into(root: Root, url: str) -> Salvaged:
 
 
 def _show_files(root: Root, config: Config, context: typer.Context) -> None:
-    """Write the files of the root as the new log says."""
     actor = actor_of(settings_of(context))
     with closing(opened(root, read_only=False)) as store:
         log = WorkflowLog(store, config.stream, root.path)

@@ -33,13 +33,9 @@ def clean(
     context: typer.Context,
     options: KeyedWrites,
     stages: Stages = None,
-    older: Annotated[
-        Text, option("--older-than", "AGE", "Of attempts that ended 12h, 7d … ago.")
-    ] = None,
-    larger: Annotated[
-        Text, option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB.")
-    ] = None,
-    yes: Annotated[bool, option("Free it without asking.")] = False,
+    older: Text = option("--older-than", "AGE", "Of attempts that ended 12h, 7d … ago."),
+    larger: Text = option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB."),
+    yes: bool = option("Free it without asking."),
 ) -> None:
     """Say what attempts before the last good one left behind, ask, and free it."""
     from reconciler.files.clearing import clearings
@@ -137,9 +133,7 @@ def upgrade(
     context: typer.Context,
     dry_run: DryRun = False,
     command_id: CommandId = None,
-    expected_version: Annotated[
-        int | None, option("N", "Refuse unless the schema is revision N.", min=0)
-    ] = None,
+    expected_version: int | None = option("N", "Refuse unless the schema is revision N.", min=0),
 ) -> None:
     """Bring the database to the newest schema; done again, with a key or without, it does nothing.
 
@@ -169,7 +163,7 @@ def current(context: typer.Context) -> None:
 
 def project(
     context: typer.Context,
-    rebuild: Annotated[bool, option("Drop the rows and make them anew.")] = False,
+    rebuild: bool = option("Drop the rows and make them anew."),
     dry_run: DryRun = False,
 ) -> None:
     """Bring the history's tables to the head of the log; nothing is appended."""

@@ -40,7 +40,7 @@ def compare(
     sides: Annotated[
         list[str], argument("A B…", "STAGE/ATTEMPT, a workflow's folder, or a moment.")
     ],
-    every: Annotated[bool, option("--all", "Also what is the same.")] = False,
+    every: bool = option("--all", "Also what is the same."),
 ) -> None:
     """Parameters that differ, times, and whether outputs are equal by digest, side by side."""
     if len(sides) < 2 or len(set(sides)) < len(sides):
@@ -64,7 +64,6 @@ def compare(
 
 
 def _side(settings: Settings, name: str) -> ComparedSide:
-    """Return what a word names; raises `NotFound`, `InvalidOption`."""
     if (Path(name) / ".wfctl" / "config.toml").is_file():
         with reading_of(replace(settings, root=Path(name), database_url=None)) as there:
             return side_of_state(name, there.state())
@@ -104,11 +103,11 @@ def _value_of(side: str) -> Any:
 
 def diff(
     context: typer.Context,
-    first: Annotated[Text, argument("[A]", "A moment; else now.")] = None,
-    second: Annotated[Text, argument("[B]", "A later one; else now.")] = None,
-    root_b: Annotated[File, option("DIR", "Another workflow, seen at B.")] = None,
-    field: Annotated[Text, option("FIELD", "Only this, such as stage-2.parameters.")] = None,
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    first: Text = argument("[A]", "A moment; else now."),
+    second: Text = argument("[B]", "A later one; else now."),
+    root_b: File = option("DIR", "Another workflow, seen at B."),
+    field: Text = option("FIELD", "Only this, such as stage-2.parameters."),
+    machine: Text = option("ID", "Of a phase machine."),
     known_at: KnownAt = None,
 ) -> None:
     """What differs between two moments, or two workflows, field by field (exit 7 if anything)."""

@@ -6,7 +6,7 @@ import getpass
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -39,9 +39,9 @@ class Prepared:
 
 def setup(
     context: typer.Context,
-    name: Annotated[Text, option("NAME", "Who signs; else login@host.")] = None,
-    key: Annotated[File, option("FILE", "A key that you have; its .pub beside it.")] = None,
-    hardware: Annotated[bool, option("Make a key on a FIDO device, which wants a touch.")] = False,
+    name: Text = option("NAME", "Who signs; else login@host."),
+    key: File = option("FILE", "A key that you have; its .pub beside it."),
+    hardware: bool = option("Make a key on a FIDO device, which wants a touch."),
     dry_run: DryRun = False,
 ) -> None:
     """Make your key and the signers' file, and let only signatures count here.
@@ -72,7 +72,6 @@ def setup(
 
 
 def _prepared(name: str, key: Path | None, *, hardware: bool, dry_run: bool) -> Prepared:
-    """Find or make the key, and allow it."""
     path = key or config_folder() / "signing-key"
     signers = config_folder() / "signers"
     made = key is None and not path.exists()

@@ -25,7 +25,7 @@ def dispatch(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    sync: Annotated[bool, option("Wait for its end, without tmux.")] = False,
+    sync: bool = option("Wait for its end, without tmux."),
 ) -> None:
     """Launch a stage through DPDispatcher; judge what is kept where the verdict alone changed."""
     from reconciler.control.dispatch import dispatch as launch
@@ -47,9 +47,7 @@ def dispatch(
 def wait(
     context: typer.Context,
     stages: Annotated[list[str], argument("STAGE...", "Ids of the stages, such as stage-2.")],
-    timeout: Annotated[
-        float | None, option("S", "Give up after S seconds (exit 1).", min=0)
-    ] = None,
+    timeout: float | None = option("S", "Give up after S seconds (exit 1).", min=0),
 ) -> None:
     """Block until the attempts of all the stages have ended, and record how."""
     from reconciler.control.reconcile import wait_all
@@ -134,15 +132,12 @@ def _evidence(evidence: dict) -> list[str]:  # type: ignore[type-arg]
 def rehydrate(
     context: typer.Context,
     dry_run: DryRun = False,
-    brief: Annotated[
-        int | None,
-        option(
-            "N",
-            "Fit what is printed into N tokens of four bytes; nothing that is under way, "
-            "waits for a decision or contradicts is left out.",
-            min=1,
-        ),
-    ] = None,
+    brief: int | None = option(
+        "N",
+        "Fit what is printed into N tokens of four bytes; nothing that is under way, "
+        "waits for a decision or contradicts is left out.",
+        min=1,
+    ),
 ) -> None:
     """After a lost session: fold, look, repair, and say what to do next."""
     from cli.terminal.briefing import SCREEN, text
@@ -177,10 +172,10 @@ def diagnose(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    submit: Annotated[
-        bool, option("Run it once more for log and err alone: counts as a retry, ends in failed.")
-    ] = False,
-    sync: Annotated[bool, option("With --submit: wait for its end.")] = False,
+    submit: bool = option(
+        "Run it once more for log and err alone: counts as a retry, ends in failed."
+    ),
+    sync: bool = option("With --submit: wait for its end."),
 ) -> None:
     """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
     if submit:

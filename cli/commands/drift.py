@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
+from cli.frame.deciding import DecisionKey, decide, dismissal_of
 from cli.frame.options import FINDINGS, Text, Texts, Writes, argument, option
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
-from lifecycle.payload import models as p
-from lifecycle.state.workflow import Drift, Stage
+from lifecycle.state.workflow import Stage
 from projections.words.account import account, to_dicts
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
@@ -96,10 +95,10 @@ def _difference(difference: Change) -> str:
 def adopt(
     context: typer.Context,
     options: Writes,
-    file: Annotated[str, argument("[FILE]", "The file.")] = STATE,
+    file: str = argument("[FILE]", "The file.", default=STATE),
     detected: Detected = None,
-    only: Annotated[Texts, option("FIELD", "Only this field.")] = None,
-    evidence: Annotated[Text, option("TEXT", "What shows that a stage is completed.")] = None,
+    only: Texts = option("FIELD", "Only this field."),
+    evidence: Text = option("TEXT", "What shows that a stage is completed."),
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
     with writing(context, options.dry_run) as (service, output):
@@ -111,8 +110,6 @@ def adopt(
 
 
 def _launched(service: Service) -> Launched:
-    """Return what looks for traces of a job that was launched by hand."""
-
     def look(stage: Stage) -> list[tuple[Payload, str]]:
         from reconciler.files.by_hand import borne_out
 
@@ -159,7 +156,7 @@ def revert(
         if not options.dry_run:
             service.files.bring_up_to_date()
         meant = [
-            _dismissal(one)
+            dismissal_of(one)
             for one in service.state().drifts
             if file in (None, one.file) and detected in (None, one.version)
         ]
@@ -167,8 +164,3 @@ def revert(
             raise _nothing(file or "any file", detected)
         line = f"wfctl drift revert{f' {file}' if file else ''}"
         tell(output, decide(service, meant, line, key, options), options)
-
-
-def _dismissal(drift: Drift) -> Decision:
-    command = p.DriftReverted(file=drift.file, detected=drift.version, kept_as=drift.kept_as)
-    return Decision(command, drift.file, dismissal_of(drift.file, drift.version, drift.kept_as))

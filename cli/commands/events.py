@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,8 +17,6 @@ from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argume
 from cli.frame.workspace import Reading, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from service.errors import InvalidOption
-from service.reading.moment import parse_moment
-from service.reading.selection import Selection
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
@@ -34,14 +32,7 @@ _SHOWN = 100
 
 def events(
     context: typer.Context,
-    type_: chosen.Type = None,
-    stage: chosen.OfStage = None,
-    session: chosen.OfSession = None,
-    status: chosen.ToStatus = None,
-    amendment: chosen.OfAmendment = None,
-    since: chosen.Since = None,
-    until: chosen.Until = None,
-    grep: chosen.Grep = None,
+    asked: chosen.Wanted = chosen.ALL,
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
@@ -49,8 +40,8 @@ def events(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
-    stored: Annotated[bool, option("Each as it was hashed, to be checked by others.")] = False,
+    machine: Text = option("ID", "Those of a phase machine."),
+    stored: bool = option("Each as it was hashed, to be checked by others."),
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
     if stored:
@@ -61,18 +52,9 @@ def events(
         endless({"--reverse": reverse, "--brief": brief, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
-        wanted = Selection(
-            types=tuple(type_ or ()),
-            stages=tuple(stage or ()),
-            actor=settings_of(context).actor,
-            session=session,
-            status=status,
-            amendment=amendment,
-            since=bound(workflow, since),
-            until=bound(workflow, until),
-        )
+        wanted = asked.of(workflow)
         found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
-        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
+        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), asked.grep)
         # Those to come have no end of which one could count back.
         shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
         if brief is not None:
@@ -129,11 +111,6 @@ def moments(context: typer.Context) -> dict[str, object]:
     return {"--at": context.params["at"], "--known-at": context.params["known_at"]}
 
 
-def bound(workflow: Reading, text: str | None) -> Moment | None:
-    """Return an end of a range; that of a session is its last version."""
-    return workflow.log.resolved(parse_moment(text)) if text is not None else None
-
-
 def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
     """Return the recorded events, and with ``follow`` those to come."""
     store, stream = workflow.log.store, workflow.log.stream
@@ -172,17 +149,13 @@ def _line(record: dict[str, Any]) -> str:
 
 def fsck(
     context: typer.Context,
-    checkpoint: Annotated[
-        list[Path] | None, option("FILE", "Hold the log against a checkpoint kept elsewhere.")
-    ] = None,
-    witness: Annotated[
-        Texts, option("URL", "Hold the log against what a witness saw last.")
-    ] = None,
-    public_key: Annotated[
-        Texts, option("KEY", "A key whose checkpoints count too, or a file of it.")
-    ] = None,
-    protocol: Annotated[bool, option("Say too whether the log could have come about.")] = False,
-    all_: Annotated[bool, option("Every finding, not the first 100.")] = False,
+    checkpoint: list[Path] | None = option(
+        "FILE", "Hold the log against a checkpoint kept elsewhere."
+    ),
+    witness: Texts = option("URL", "Hold the log against what a witness saw last."),
+    public_key: Texts = option("KEY", "A key whose checkpoints count too, or a file of it."),
+    protocol: bool = option("Say too whether the log could have come about."),
+    all_: bool = option("Every finding, not the first 100."),
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -236,12 +209,9 @@ def _finding(finding: dict[str, Any]) -> str:
 
 def schema(
     context: typer.Context,
-    name: Annotated[
-        Text,
-        argument(
-            "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
-        ),
-    ] = None,
+    name: Text = argument(
+        "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
+    ),
 ) -> None:
     """Print a JSON Schema: of an event's data, an event, the state …; without a name, which."""
     from lifecycle.errors import UnknownEventType
@@ -264,7 +234,6 @@ def schema(
 
 
 def _of_machines() -> dict[str, Any]:
-    """Return the schemas of the shipped machines: of their fields, and of their events."""
     from service.machines.completing import SHIPPED
 
     return {key: one for type_ in SHIPPED for key, one in _of_type(type_).items()}
@@ -294,9 +263,9 @@ def _indented(value: Any) -> str:
 def replay(
     context: typer.Context,
     view: AsOf = None,
-    check: Annotated[bool, option("Compare with the files and the stored state (exit 7).")] = False,
-    rebuild: Annotated[bool, option("Write every file anew.")] = False,
-    machine: Annotated[Text, option("ID", "Only a phase machine.")] = None,
+    check: bool = option("Compare with the files and the stored state (exit 7)."),
+    rebuild: bool = option("Write every file anew."),
+    machine: Text = option("ID", "Only a phase machine."),
     dry_run: DryRun = False,
 ) -> None:
     """Fold the log from its first event and print the state."""
@@ -363,11 +332,8 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
     from service.machines.log import ids
 
     machines = ids(workflow.root, workflow.log.store) if machine is None else [machine]
-    logs: list[StreamLog[Any]] = [
-        *([workflow.log] if machine is None else []),
-        *map(workflow.machine, machines),
-    ]
-    for log in logs:
+    logs: list[StreamLog[Any]] = [workflow.log] if machine is None else []
+    for log in (*logs, *map(workflow.machine, machines)):
         if log.stored_differs():
             place = f"events.db (stored fold of {log.stream})"
             found.append({"file": place, "kind": "changed", "diff": ""})
@@ -376,15 +342,11 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
 
 
 def _diff_of(difference: Difference | FileDifference) -> str:
-    return _diff(difference.file, difference.expected, difference.found or b"")
-
-
-def _diff(name: str, expected: bytes, found: bytes) -> str:
     lines = difflib.unified_diff(
-        expected.decode(errors="replace").splitlines(),
-        found.decode(errors="replace").splitlines(),
-        f"{name} (by the log)",
-        f"{name} (on disk)",
+        difference.expected.decode(errors="replace").splitlines(),
+        (difference.found or b"").decode(errors="replace").splitlines(),
+        f"{difference.file} (by the log)",
+        f"{difference.file} (on disk)",
         lineterm="",
         n=1,
     )

@@ -34,14 +34,13 @@ if TYPE_CHECKING:
 def export(
     context: typer.Context,
     format_: Annotated[ExportFormat, argument("FORMAT", " ".join(ExportFormat))],
-    file: Annotated[File, argument("[FILE]", "Written whole; else, or -, to stdout.")] = None,
+    file: File = argument("[FILE]", "Written whole; else, or -, to stdout."),
     view: AsOf = None,
-    license_: Annotated[Text, option("--license", "URI|TEXT", "Stated in an RO-Crate.")] = None,
-    with_: Annotated[
-        Text,
-        option("--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."),
-    ] = None,
-    machine: Annotated[Text, option("ID", "Of a phase machine; as mermaid or report.")] = None,
+    license_: Text = option("--license", "URI|TEXT", "Stated in an RO-Crate."),
+    with_: Text = option(
+        "--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."
+    ),
+    machine: Text = option("ID", "Of a phase machine; as mermaid or report."),
 ) -> None:
     """Write the workflow in another format."""
     with reading(context) as workflow:
@@ -147,7 +146,6 @@ def _archive(
     license_: str | None,
     with_: str | None,
 ) -> None:
-    """Write the log, its files, a report and a crate into one file."""
     from service.handover.archive import write_archive
 
     if file is None or str(file) == "-" or when is not None:
@@ -205,7 +203,6 @@ def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
 
 
 def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
-    """Return what an archive shows of the workflow at a version."""
     from projections.exports import ro_crate
     from projections.files import progress_log, state_document
 
@@ -284,7 +281,6 @@ def _put(
     chunks: Iterable[bytes],
     state: Callable[[], Workflow | None] = lambda: None,
 ) -> None:
-    """Print an export, or write it whole to its file and say so."""
     if file is None or str(file) == "-":
         _print(reader, chunks)
         return
@@ -296,7 +292,7 @@ def _put(
 
 def report(
     context: typer.Context,
-    path: Annotated[str, argument("[PATH|-]", "Where to; - is stdout. A file is replaced.")] = "-",
+    path: str = argument("[PATH|-]", "Where to; - is stdout. A file is replaced.", default="-"),
 ) -> None:
     """Objective, results with digests, failures and fixes, amendments, sessions and cost."""
     with reading(context) as workflow:

@@ -19,7 +19,7 @@ Words = Annotated[Texts, argument("[TOPIC]", "A command, such as stage fail; or 
 def help_(
     context: typer.Context,
     topic: Words = None,
-    man: Annotated[bool, option("Print the manual page, as roff.")] = False,
+    man: bool = option("Print the manual page, as roff."),
 ) -> None:
     """Help on a command or a topic; without one, the topics there are."""
     if man:
@@ -33,7 +33,14 @@ def help_(
         known = {topic: about for topic, (about, _) in TOPICS.items()}
         output.result(known, lambda: _list(known))
         return
-    text = _text(context, name)
+    from lifecycle.plan.fields import words_of
+
+    told = ["\n".join(words_of(name))] if words_of(name) else []
+    if name in TOPICS:
+        told.append(TOPICS[name][1])
+    elif not told or name in COMMANDS:
+        told.append(of_command(context, name.split()))
+    text = "\n\n".join(told)
     output.result({"topic": name, "text": text}, lambda: text)
 
 
@@ -48,21 +55,6 @@ def _list(known: dict[str, str]) -> str:
     )
     ends = [fill(parameters, 79), "Commands: `wfctl --help`, `wfctl help COMMAND`."]
     return "\n".join(["Topics (`wfctl help TOPIC`):", *lines, *ends])
-
-
-def _text(context: typer.Context, name: str) -> str:
-    """Return what a plan means by a name, and the text of its topic, or what its command does.
-
-    Raises `NotFound`.
-    """
-    from lifecycle.plan.fields import words_of
-
-    told = ["\n".join(words_of(name))] if words_of(name) else []
-    if name in TOPICS:
-        told.append(TOPICS[name][1])
-    elif not told or name in COMMANDS:
-        told.append(of_command(context, name.split()))
-    return "\n\n".join(told)
 
 
 def of_command(context: typer.Context, words: list[str]) -> str:

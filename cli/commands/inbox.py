@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -44,14 +44,14 @@ _WORDS = {InboxAnswer.REJECT: "--reason", InboxAnswer.ANSWER: "--evidence"}
 
 def inbox(
     context: typer.Context,
-    answer: Annotated[
-        InboxAnswer | None, argument("[ANSWER]", f"{', '.join(InboxAnswer)}; else all is listed.")
-    ] = None,
-    number: Annotated[Text, argument("[NUMBER]", "Of what, as the list numbers it.")] = None,
-    text: Annotated[Text, option("TEXT", "Why it is rejected, or what was seen.")] = None,
-    key: Annotated[File, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
-    signature: Annotated[File, option("FILE", "A signature of the statement.")] = None,
-    choice: Annotated[Text, option("FILE", "Of an approval that chooses: which.")] = None,
+    answer: InboxAnswer | None = argument(
+        "[ANSWER]", "approve, reject, answer, statement; else all is listed."
+    ),
+    number: Text = argument("[NUMBER]", "Of what, as the list numbers it."),
+    text: Text = option("TEXT", "Why it is rejected, or what was seen."),
+    key: File = option("FILE", "Sign with this SSH key (or its .pub)."),
+    signature: File = option("FILE", "A signature of the statement."),
+    choice: Text = option("FILE", "Of an approval that chooses: which."),
 ) -> None:
     """What waits for a person in all workflows and machines of this login, with its impact.
 
@@ -76,7 +76,6 @@ def inbox(
 
 
 def _answered(one: InboxItem, answer: InboxAnswer, text: str | None, given: Record) -> list[str]:
-    """Return the command line that gives an answer; raises `InvalidOption`."""
     line = one.lines.get(answer.value)
     if line is None:
         raise InvalidOption(
@@ -135,7 +134,6 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
 
 
 def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Item) -> tuple[str, str]:
-    """Return what a proposal would do, and the digest of what it is, whatever its impact is."""
     from eventstore.codec import canonical, digest
     from service.consent.proof import content_of
     from service.writing.amendments import question_of

@@ -38,16 +38,12 @@ class Consent(StrEnum):
 def init(
     context: typer.Context,
     options: Writes,
-    plan: Annotated[Text, argument("PLAN", "JSON, YAML or TOML; - is stdin.")] = None,
-    example: Annotated[bool, option("Write a plan to start from, and make nothing of it.")] = False,
-    purpose: Annotated[Text, option("What the workflow is for.")] = None,
-    consent: Annotated[Consent, option("How amendments are agreed to.")] = Consent.TERMINAL,
-    signers: Annotated[
-        File, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
-    ] = None,
-    key: Annotated[
-        File, option("FILE", "Under signature: agree to the plan by this SSH key.")
-    ] = None,
+    plan: Text = argument("PLAN", "JSON, YAML or TOML; - is stdin."),
+    example: bool = option("Write a plan to start from, and make nothing of it."),
+    purpose: Text = option("What the workflow is for."),
+    consent: Consent = option("How amendments are agreed to.", default=Consent.TERMINAL),
+    signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
+    key: File = option("FILE", "Under signature: agree to the plan by this SSH key."),
 ) -> None:
     """Make a workflow here from a plan; typed at a terminal it is the approval of the plan.
 
@@ -63,11 +59,7 @@ def init(
 
     settings = settings_of(context)
     root, outcome, options = _begun(
-        settings,
-        plan,
-        purpose,
-        policy_of(consent, signers, key),
-        options,
+        settings, plan, purpose, policy_of(consent, signers, key), options
     )
     for line in advice_of(root.path, outcome.state):
         say(line)
@@ -85,7 +77,6 @@ def _begun(
     policy: dict[str, Any],
     options: WriteOptions,
 ) -> tuple[Root, Outcome, WriteOptions]:
-    """Begin the workflow of a plan; ``policy`` is how people agree to it, and who may."""
     from lifecycle.plan.document import create as command_of
     from service.documents.plan_file import read_plan
     from service.files.workflow_files import STATE
@@ -131,7 +122,6 @@ def _tell_of_pin(settings: Settings) -> None:
 
 
 def _write_example(context: typer.Context, name: str) -> None:
-    """Write the commented plan to a file that is not there yet, or to stdout."""
     from importlib.resources import files
 
     from service.errors import AlreadyThere
@@ -181,18 +171,12 @@ def import_(
     source: Annotated[
         Path, argument("DIR|FILE", "Holds workflow-state.json and progress.log, or an archive.")
     ],
-    into: Annotated[File, option("DIR2", "Make the root there instead.")] = None,
-    git: Annotated[bool, option("Every version in DIR's git history too, oldest first.")] = False,
-    utc_offset: Annotated[
-        Text, option("+HH:MM", "Of times that have none; else found out, or local.")
-    ] = None,
-    consent: Annotated[Consent, option("How amendments are agreed to.")] = Consent.TERMINAL,
-    signers: Annotated[
-        File, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
-    ] = None,
-    key: Annotated[
-        File, option("FILE", "Under signature: agree to the plan by this SSH key.")
-    ] = None,
+    into: File = option("DIR2", "Make the root there instead."),
+    git: bool = option("Every version in DIR's git history too, oldest first."),
+    utc_offset: Text = option("+HH:MM", "Of times that have none; else found out, or local."),
+    consent: Consent = option("How amendments are agreed to.", default=Consent.TERMINAL),
+    signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
+    key: File = option("FILE", "Under signature: agree to the plan by this SSH key."),
 ) -> None:
     """Take over a workflow from its files, and say what is wrong in them; or from an archive."""
     if source.is_file():

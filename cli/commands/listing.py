@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,8 +35,8 @@ _WAITS = 5
 
 def list_(
     context: typer.Context,
-    limit: Annotated[int, option("-n", "--limit", "N", "The newest N.", min=1)] = 50,
-    size: Annotated[bool, option("--size/--no-size", "Add up what is on disk.")] = True,
+    limit: int = option("-n", "--limit", "N", "The newest N.", min=1, default=50),
+    size: bool = option("--size/--no-size", "Add up what is on disk.", default=True),
 ) -> None:
     """All workflows of this login, with what waits for whom; on a server those of the group.
 
@@ -79,7 +79,6 @@ def _of_root(settings: Settings, root: Path) -> tuple[Record, str | None]:
 
 
 def _of_server(url: str, known: set[str]) -> Iterator[Record]:
-    """Yield the workflows on a server that no root of this login shows."""
     from service.reading.log import WorkflowLog
 
     try:
@@ -134,7 +133,6 @@ def _with_size(record: Record) -> Record:
 
 
 def _on_disk(root: Path) -> tuple[int, bool]:
-    """Return the bytes that files below a root take, and whether all were counted."""
     total = counted = 0
     for folder, _, names in os.walk(root):
         for name in names:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from cli.commands.events import bound, endless, moments, of_machine, recorded
+from cli.commands.events import endless, moments, of_machine, recorded
 from cli.frame import selection as chosen
 from cli.frame.options import AsOf, Brief, Text, option
-from cli.frame.workspace import Reading, entry, reading, settings_of
+from cli.frame.workspace import Reading, entry, reading
 from cli.terminal.output import Output
 from cli.terminal.table import paged
 from projections.words.text import ago, local_seconds
@@ -36,24 +36,17 @@ _STYLES = {
 
 def log(
     context: typer.Context,
-    type_: chosen.Type = None,
-    stage: chosen.OfStage = None,
-    session: chosen.OfSession = None,
-    status: chosen.ToStatus = None,
-    amendment: chosen.OfAmendment = None,
-    since: chosen.Since = None,
-    until: chosen.Until = None,
-    grep: chosen.Grep = None,
+    asked: chosen.Wanted = chosen.ALL,
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    relative: Annotated[bool, option("Times as 2 hours ago.")] = False,
+    relative: bool = option("Times as 2 hours ago."),
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
-    pager: Annotated[bool, option("--pager/--no-pager", "Page on a terminal, by $PAGER.")] = True,
+    machine: Text = option("ID", "Of a phase machine."),
+    pager: bool = option("--pager/--no-pager", "Page on a terminal, by $PAGER.", default=True),
 ) -> None:
     """The history, for people; with --actor only what one actor did."""
     chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
@@ -62,18 +55,10 @@ def log(
         endless({**backwards, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
-        wanted = Selection(
-            types=tuple(type_ or ()),
-            actor=settings_of(context).actor,
-            session=session,
-            status=status,
-            amendment=amendment,
-            since=bound(workflow, since),
-            until=bound(workflow, until),
-        )
+        wanted = asked._replace(stages=None).of(workflow)
         found = _found(workflow, machine, view, wanted, follow)
-        entries = _concerning(found, stage or [])
-        lines = chosen.ordered(chosen.matching(entries, grep), limit, reverse)
+        entries = _concerning(found, asked.stages or [])
+        lines = chosen.ordered(chosen.matching(entries, asked.grep), limit, reverse)
         printer = _printer(workflow.output, relative)
         if brief is not None:
             from cli.frame.brief import Newest
@@ -89,25 +74,18 @@ def _found(
     workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
 ) -> Iterator[dict[str, Any]]:
     if machine is not None or workflow.config.workflow is None:
-        return _of_machines(workflow, machine, view, wanted, follow)
+        from cli.frame import machine_history
+
+        if machine is None:
+            if follow:
+                raise InvalidOption("--follow follows one machine: name it with --machine ID")
+            return machine_history.entries_of_all(workflow, view, wanted)
+        if follow:
+            log = workflow.machine(machine)
+            return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
+        return machine_history.entries_of(workflow, machine, view, wanted)
     events = recorded(workflow, follow) if follow else workflow.log.events(view)
     return _entries(workflow, events, wanted)
-
-
-def _of_machines(
-    workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
-) -> Iterator[dict[str, Any]]:
-    """Return the entries of a machine, of all of them where none is named."""
-    from cli.frame import machine_history
-
-    if machine is None:
-        if follow:
-            raise InvalidOption("--follow follows one machine: name it with --machine ID")
-        return machine_history.entries_of_all(workflow, view, wanted)
-    if follow:
-        log = workflow.machine(machine)
-        return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
-    return machine_history.entries_of(workflow, machine, view, wanted)
 
 
 def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:
@@ -117,7 +95,6 @@ def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict
 
 
 def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield what is of one of the stages, or names it."""
     return (
         found
         for found in entries

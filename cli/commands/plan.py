@@ -49,7 +49,6 @@ def check(
 
 
 def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
-    """Yield whose the parameters of a stage are, a line each."""
     for reader, names in parameters.items():
         if names:
             whose = "wfctl reads" if reader == "wfctl" else "its command alone reads"
@@ -60,7 +59,7 @@ def apply(
     context: typer.Context,
     options: Writes,
     plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
-    reason: Annotated[Text, option("TEXT", "Why.")] = None,
+    reason: Text = option("TEXT", "Why."),
     key: AgreeingKey = None,
 ) -> None:
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""

@@ -30,24 +30,17 @@ if TYPE_CHECKING:
 
 def prove(
     context: typer.Context,
-    what: Annotated[
-        Text,
-        argument(
-            "[WHAT]",
-            "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
-            "a stage, an amendment, or a version.",
-        ),
-    ] = None,
-    file: Annotated[File, argument("[FILE]", "Where to write it; else to stdout.")] = None,
-    checkpoint: Annotated[
-        File, option("FILE", "Under this checkpoint, such as a witness cosigned.")
-    ] = None,
-    whole: Annotated[bool, option("With all that it rests on, above 2.5 kB too.")] = False,
-    check: Annotated[File, option("PROOF", "Check a proof; no log is needed.")] = None,
-    of: Annotated[File, option("FILE", "With --check: this is the file it is of.")] = None,
-    public_key: Annotated[
-        Texts, option("KEY", "With --check: who must have signed; also witnesses.")
-    ] = None,
+    what: Text = argument(
+        "[WHAT]",
+        "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
+        "a stage, an amendment, or a version.",
+    ),
+    file: File = argument("[FILE]", "Where to write it; else to stdout."),
+    checkpoint: File = option("FILE", "Under this checkpoint, such as a witness cosigned."),
+    whole: bool = option("With all that it rests on, above 2.5 kB too."),
+    check: File = option("PROOF", "Check a proof; no log is needed."),
+    of: File = option("FILE", "With --check: this is the file it is of."),
+    public_key: Texts = option("KEY", "With --check: who must have signed; also witnesses."),
 ) -> None:
     """Write a proof that a result was recorded, with its attempt, inputs, command and consent.
 
@@ -73,7 +66,6 @@ def prove(
 
 
 def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
-    """Return the checkpoint that a file holds, or one of the log as it stands, kept in the root."""
     from service.proofs.checkpoint import keep, read_checkpoint
     from service.proofs.note import read_note
 
@@ -146,8 +138,8 @@ def watch(
 
 def serve(
     context: typer.Context,
-    host: Annotated[str, option("ADDRESS", "The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, option("N", "The port; 0: a free one.", min=0, max=65535)] = 0,
+    host: str = option("ADDRESS", "The address to listen on.", default="127.0.0.1"),
+    port: int = option("N", "The port; 0: a free one.", min=0, max=65535, default=0),
 ) -> None:
     """Answer over HTTP, by the protocol c2sp.org/tlog-witness, until it is stopped."""
     from service.proofs.witness_server import WitnessServer
@@ -202,8 +194,7 @@ def _result(context: typer.Context, data: Any, text: Any) -> None:
 
 
 def pin(
-    context: typer.Context,
-    replace: Annotated[bool, option("Pin the logs as they are now; asks a person.")] = False,
+    context: typer.Context, replace: bool = option("Pin the logs as they are now; asks a person.")
 ) -> None:
     """What this login pinned of the logs in this root, outside of it."""
     with reading(context) as workflow:
@@ -279,15 +270,11 @@ Machine = Annotated[Text, option("ID", "Of the log of a phase machine.")]
 
 def checkpoint(
     context: typer.Context,
-    file: Annotated[File, argument("[FILE]", "Write it to this new file too.")] = None,
-    git_tag: Annotated[bool, option("Keep it as a tag of the root's repository too.")] = False,
-    witness: Annotated[Text, option("URL", "Have a witness cosign it.")] = None,
-    witness_key: Annotated[
-        Text, option("KEY", "The witness's public key, or a file of it.")
-    ] = None,
-    public_key: Annotated[
-        bool, option("Print this login's public key for this log alone.")
-    ] = False,
+    file: File = argument("[FILE]", "Write it to this new file too."),
+    git_tag: bool = option("Keep it as a tag of the root's repository too."),
+    witness: Text = option("URL", "Have a witness cosign it."),
+    witness_key: Text = option("KEY", "The witness's public key, or a file of it."),
+    public_key: bool = option("Print this login's public key for this log alone."),
     machine: Machine = None,
 ) -> None:
     """Sign what the log is now: its origin, its size and the root hash of its events.

@@ -220,42 +220,30 @@ AGENT_TIME = 1800.0
 def run(
     context: typer.Context,
     options: Writes,
-    agent: Annotated[
-        Text,
-        option(
-            "CMD",
-            "A program for what has no command: its prompt is on stdin.",
-            envvar="WFCTL_AGENT",
-        ),
-    ] = None,
-    agent_time: Annotated[float, option("S", "Seconds for one task of it.", min=0.1)] = AGENT_TIME,
-    agent_name: Annotated[Text, option("NAME", "Who acts, else its program's name.")] = None,
-    max_parallel: Annotated[int, option("N", "Independent stages at a time.", min=1)] = 1,
-    time_limit: Annotated[
-        float | None, option("S", "Leave what still runs to the next session after S.", min=0)
-    ] = None,
-    report: Annotated[
-        Text, option("PATH", "Where the report goes: a free path below the root.")
-    ] = None,
-    notify: Annotated[
-        Text,
-        option(
-            "CMD|URL",
-            "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
-            envvar="WFCTL_NOTIFY",
-        ),
-    ] = None,
-    autonomous: Annotated[
-        bool | None, option("--autonomous/--attended", "Detached, session after session, or not.")
-    ] = None,
-    max_sessions: Annotated[int, option("Autonomous: at most so many.", min=1)] = 20,
-    session_seconds: Annotated[
-        float, option("Autonomous: seconds for each session.", min=0.1)
-    ] = 7200.0,
-    between: Annotated[float, option("Autonomous: seconds between two sessions.", min=0)] = 15.0,
-    rapid: Annotated[
-        int, option("Autonomous: so many futile sessions in a row end it.", min=1)
-    ] = 3,
+    agent: Text = option(
+        "CMD", "A program for what has no command: its prompt is on stdin.", envvar="WFCTL_AGENT"
+    ),
+    agent_time: float = option("S", "Seconds for one task of it.", min=0.1, default=AGENT_TIME),
+    agent_name: Text = option("NAME", "Who acts, else its program's name."),
+    max_parallel: int = option("N", "Independent stages at a time.", min=1, default=1),
+    time_limit: float | None = option(
+        "S", "Leave what still runs to the next session after S.", min=0
+    ),
+    report: Text = option("PATH", "Where the report goes: a free path below the root."),
+    notify: Text = option(
+        "CMD|URL",
+        "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
+        envvar="WFCTL_NOTIFY",
+    ),
+    autonomous: bool | None = option(
+        "--autonomous/--attended", "Detached, session after session, or not."
+    ),
+    max_sessions: int = option("Autonomous: at most so many.", min=1, default=20),
+    session_seconds: float = option(
+        "Autonomous: seconds for each session.", min=0.1, default=7200.0
+    ),
+    between: float = option("Autonomous: seconds between two sessions.", min=0, default=15.0),
+    rapid: int = option("Autonomous: so many futile sessions in a row end it.", min=1, default=3),
 ) -> None:
     """Drive the workflow in a session, as far as it goes without anybody.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -38,15 +38,11 @@ _FOLDERS = 2000
 
 def serve(
     context: typer.Context,
-    port: Annotated[
-        int | None, option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535)
-    ] = None,
-    socket_: Annotated[
-        File, option("--socket", "PATH", "Serve on this Unix socket; else a usual one.")
-    ] = None,
-    workflows: Annotated[
-        list[Path] | None, option("DIR", "A workflow's folder, or one that holds such folders.")
-    ] = None,
+    port: int | None = option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535),
+    socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
+    workflows: list[Path] | None = option(
+        "DIR", "A workflow's folder, or one that holds such folders."
+    ),
 ) -> None:
     """Serve pages that show the workflows live, to this login alone. They only read.
 
@@ -144,7 +140,6 @@ def _require_folders(folders: list[Path]) -> None:
 
 
 def _roots(folders: list[Path]) -> Iterator[Path]:
-    """Yield the roots that the folders are, or hold."""
     for folder in folders:
         if _is_root(folder):
             yield folder.resolve()
@@ -207,75 +202,44 @@ def _stream_of(url: str, stream: str) -> Opening:
 
 
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
-#: What the commands behind the tools load; imported once, before the first call.
-_COMMANDS = (
-    "cli.commands.amend",
-    "cli.commands.append",
-    "cli.commands.audit",
-    "cli.commands.compare",
-    "cli.commands.dispatch",
-    "cli.commands.drift",
-    "cli.commands.events",
-    "cli.commands.export",
-    "cli.commands.init",
-    "cli.commands.log",
-    "cli.commands.machine.beginning",
-    "cli.commands.machine.changes",
-    "cli.commands.machine.reads",
-    "cli.commands.machine.rehydrating",
-    "cli.commands.plan",
-    "cli.commands.session",
-    "cli.commands.stage",
-    "cli.commands.status",
-    "cli.commands.tasks",
-    "cli.commands.verify",
-    "cli.commands.why",
-    "cli.frame.checkpoints",
-    "cli.frame.writes",
-    "cli.program.app",
-    "cli.terminal.briefing",
-    "cli.terminal.talk",
-    "eventstore.engine",
-    "eventstore.intake",
-    "eventstore.sqlite.store",
-    "eventstore.sqlite.writer",
-    "lifecycle.payload.stage",
-    "lifecycle.plan.advice",
-    "projections.files.report",
-    "projections.files.schemas",
-    "projections.machines.description",
-    "reconciler.briefing.rehydrate",
-    "reconciler.briefing.shorten",
-    "reconciler.context",
-    "reconciler.dpdispatcher.late_runner",
-    "reconciler.sweep.table",
-    "service.documents.strict_yaml",
-    "service.files.drift_commands",
-    "service.machines.inspection",
-    "service.proofs.witness",
-    "service.writing.report",
-    "service.writing.workflow_service",
-    "yaml",
-)
+#: What the commands behind the tools load, by room; imported once, before the first call.
+_COMMANDS = {
+    "cli.commands": "amend append audit compare dispatch drift events export init log plan session "
+    "stage status tasks verify why",
+    "cli.commands.machine": "beginning changes reads rehydrating",
+    "cli.frame": "checkpoints writes",
+    "cli.program": "app",
+    "cli.terminal": "briefing talk",
+    "eventstore": "engine intake sqlite.store sqlite.writer",
+    "lifecycle": "payload.stage plan.advice",
+    "projections": "files.report files.schemas machines.description",
+    "reconciler": "briefing.rehydrate briefing.shorten context "
+    "dpdispatcher.late_runner sweep.table",
+    "service": "documents.strict_yaml files.drift_commands machines.inspection "
+    "proofs.witness writing.report writing.workflow_service",
+}
 
 
 def mcp(
     context: typer.Context,
-    port: Annotated[
-        int | None, option("N", "Serve HTTP on this port; 0: a free one.", min=0, max=65535)
-    ] = None,
-    host: Annotated[str, option("ADDRESS", "With --port: the address to listen on.")] = "127.0.0.1",
-    allow: Annotated[
-        Texts, option("NAME", "With --port: a name of this host that clients may use.")
-    ] = None,
-    socket: Annotated[File, option("PATH", "Serve HTTP on a new Unix socket.")] = None,
+    port: int | None = option("N", "Serve HTTP on this port; 0: a free one.", min=0, max=65535),
+    host: str = option("ADDRESS", "With --port: the address to listen on.", default="127.0.0.1"),
+    allow: Texts = option("NAME", "With --port: a name of this host that clients may use."),
+    socket: File = option("PATH", "Serve HTTP on a new Unix socket."),
 ) -> None:
     """Serve agents over the Model Context Protocol: on stdin and stdout, or over HTTP.
 
     Tools reach the workflows in this folder, as an agent. None of them agrees to anything.
     """
     settings = settings_of(context)
-    actor = _agent(settings)
+    named = settings.actor or os.environ.get("WFCTL_ACTOR")
+    if settings.actor is not None and not settings.actor.startswith("agent:"):
+        raise InvalidOption(
+            f"expected --actor agent:NAME, as only agents act through this server; found "
+            f"{settings.actor!r}",
+            value=settings.actor,
+        )
+    actor = named if named is not None and named.startswith("agent:") else None
     _check(port, host, allow, socket)
     folder = settings.start.resolve()
     # Forked while this process has one thread and has loaded little.
@@ -283,15 +247,11 @@ def mcp(
 
     warm = Warm(_carried_out, _prepare)
     try:
-        _mcp_serve(_server(warm, folder, actor), port, host, allow or [], socket)
+        from agents.server import Face, build
+
+        _mcp_serve(build(Face(warm, folder, actor), VERSION), port, host, allow or [], socket)
     finally:
         warm.close()
-
-
-def _server(warm: Any, folder: Path, actor: str | None) -> Server[Any]:
-    from agents.server import Face, build
-
-    return build(Face(warm, folder, actor), VERSION)
 
 
 def _mcp_serve(
@@ -310,18 +270,6 @@ def _mcp_serve(
         over_http(server, token, host=host, port=port, allowed=allow)
     else:
         over_stdio(server)
-
-
-def _agent(settings: Settings) -> str | None:
-    """Return who acts, an agent; None where the client says its name."""
-    named = settings.actor or os.environ.get("WFCTL_ACTOR")
-    if settings.actor is not None and not settings.actor.startswith("agent:"):
-        raise InvalidOption(
-            f"expected --actor agent:NAME, as only agents act through this server; found "
-            f"{settings.actor!r}",
-            value=settings.actor,
-        )
-    return named if named is not None and named.startswith("agent:") else None
 
 
 def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | None) -> None:
@@ -348,7 +296,6 @@ def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | 
 
 
 def _check_place(socket: Path) -> None:
-    """Raise `InvalidOption` where something lies at the place of the socket that is in use."""
     from agents.serving import is_left_behind
 
     if not socket.exists() or is_left_behind(socket):
@@ -377,6 +324,8 @@ def _prepare() -> None:
 
     from cli.program.app import build
 
-    for name in _COMMANDS:
-        import_module(name)
+    for room, names in _COMMANDS.items():
+        for name in names.split():
+            import_module(f"{room}.{name}")
+    import_module("yaml")
     build()

@@ -31,9 +31,7 @@ class Reason(StrEnum):
 def start(
     context: typer.Context,
     options: Writes,
-    report: Annotated[
-        Text, option("PATH", "Where the report goes: a free path below the root.")
-    ] = None,
+    report: Text = option("PATH", "Where the report goes: a free path below the root."),
 ) -> None:
     """Look, run init.sh, reconcile, and begin a session of the next number."""
     from reconciler.loop.session import start as begin
@@ -77,7 +75,7 @@ def end(
     context: typer.Context,
     options: Writes,
     reason: Annotated[Reason, option("Why it ends.")],
-    next_: Annotated[Text, option("--next", "TEXT", "What comes next.")] = None,
+    next_: Text = option("--next", "TEXT", "What comes next."),
 ) -> None:
     """End the open session in order."""
     issue(context, options, "session.ended", reason=reason.value, next=next_)
@@ -85,7 +83,7 @@ def end(
 
 def show(
     context: typer.Context,
-    number: Annotated[int | None, argument("[N]", "One session; else all.", min=1)] = None,
+    number: int | None = argument("[N]", "One session; else all.", min=1),
     view: AsOf = None,
 ) -> None:
     """The sessions: how long, at what cost, and how each ended."""

@@ -33,7 +33,7 @@ def prepare(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    detail: Annotated[Text, option("Shown in the log.")] = None,
+    detail: Text = option("Shown in the log."),
 ) -> None:
     """ready -> preparing: its inputs are being built."""
     issue(context, options, "stage.prepared", stage=stage, detail=detail)
@@ -43,7 +43,7 @@ def launch(context: typer.Context, options: Writes, stage: Stage) -> None:
     """preparing -> running: the same as `wfctl dispatch`, not synchronous."""
     from cli.commands.dispatch import dispatch
 
-    dispatch(context, options, stage)
+    dispatch(context, options, stage, sync=False)
 
 
 def compute(
@@ -51,8 +51,8 @@ def compute(
     options: Writes,
     stage: Stage,
     attempt: Attempt = None,
-    exit_code: Annotated[int, option("Exit code of the computation.")] = 0,
-    detail: Annotated[Text, option("Shown in the log.")] = None,
+    exit_code: int = option("Exit code of the computation.", default=0),
+    detail: Text = option("Shown in the log."),
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
@@ -89,7 +89,6 @@ def verify(context: typer.Context, stage: Stage) -> None:
 
 
 def _checks(found: Verification, output: Output) -> Iterator[str]:
-    """Yield a line for each check, its findings below it, and what it comes to."""
     width = max((len(check.name) for check in found.checks), default=0)
     for check in found.checks:
         mark = output.style("ok    ", "32") if check.passed else output.style("FAILED", "31")
@@ -103,8 +102,8 @@ def complete(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    evidence: Annotated[Text, option("TEXT", "What shows that the criteria hold.")] = None,
-    or_fail: Annotated[bool, option("Where a check fails, record the stage as failed.")] = False,
+    evidence: Text = option("TEXT", "What shows that the criteria hold."),
+    or_fail: bool = option("Where a check fails, record the stage as failed."),
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
@@ -127,8 +126,8 @@ def fail(
     options: Writes,
     stage: Stage,
     error: Annotated[str, option("TEXT", "Why it failed.")],
-    stop: Annotated[bool, option("End its attempt too, wherever it runs.")] = False,
-    category: Annotated[Text, option("KIND", f"One of {_CATEGORIES}.")] = None,
+    stop: bool = option("End its attempt too, wherever it runs."),
+    category: Text = option("KIND", f"One of {_CATEGORIES}."),
 ) -> None:
     """preparing, running or post_processing -> failed."""
     values = {"stage": stage, "error": error, "category": category}
@@ -140,10 +139,7 @@ def fail(
 
 
 def cancel(
-    context: typer.Context,
-    options: Writes,
-    stage: Stage,
-    reason: Annotated[Text, option("TEXT", "Why.")] = None,
+    context: typer.Context, options: Writes, stage: Stage, reason: Text = option("TEXT", "Why.")
 ) -> None:
     """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
     error = f"cancelled: {reason}" if reason else "cancelled"
@@ -167,15 +163,13 @@ def retry(
     options: Writes,
     stage: Stage,
     fix: Annotated[str, option("TEXT", "What was put right.")],
-    regenerate: Annotated[bool, option("Build submission.json anew from the parameters.")] = False,
+    regenerate: bool = option("Build submission.json anew from the parameters."),
 ) -> None:
     """failed -> ready, counted as a retry; a fix of parameters is an amendment."""
     from reconciler.control.fix import retry as retry_after
 
     through(
-        context,
-        options,
-        lambda jobs: retry_after(jobs, stage, fix, options, regenerate=regenerate),
+        context, options, lambda jobs: retry_after(jobs, stage, fix, options, regenerate=regenerate)
     )
 
 
@@ -206,7 +200,7 @@ def reuse(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    attempt: Annotated[Text, option("ID", "Whose; else the newest's.")] = None,
+    attempt: Text = option("ID", "Whose; else the newest's."),
 ) -> None:
     """ready -> post_processing with kept outputs of an attempt that computed from the same."""
     from reconciler.verification.reuse import reuse as take

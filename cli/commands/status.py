@@ -11,7 +11,7 @@ import tty
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -102,18 +102,11 @@ def status(context: typer.Context, view: AsOf = None) -> None:
             "changed": [one.to_dict() for one in seen.deviations if one.what == "result"]
             if seen
             else [],
-            "consent": {
-                "policy": state.consent,
-                "warnings": doubts,
-                "decisions": decisions(state),
-            },
+            "consent": {"policy": state.consent, "warnings": doubts, "decisions": decisions(state)},
             "journal": journal._asdict() if journal else None,
         }
         workflow.output.result(
-            data,
-            lambda: _text(state, notices, workflow.output, told, seen),
-            state=state,
-            seen=seen,
+            data, lambda: _text(state, notices, workflow.output, told, seen), state=state, seen=seen
         )
 
 
@@ -185,7 +178,6 @@ def _text(
 
 
 def _few(lines: Iterable[str], most: int) -> list[str]:
-    """Return so many lines, and how many more there are."""
     every = list(lines)
     if len(every) <= most + 1:
         return every
@@ -275,10 +267,8 @@ _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 def watch(
     context: typer.Context,
-    once: Annotated[bool, option("Print one view and leave.")] = False,
-    machine: Annotated[
-        str | None, option("ID", "A phase machine in place of the workflow.")
-    ] = None,
+    once: bool = option("Print one view and leave."),
+    machine: str | None = option("ID", "A phase machine in place of the workflow."),
 ) -> None:
     """Show the graph, what runs, what waits for a person, and the log as it grows.
 
@@ -303,7 +293,6 @@ def watch(
 
 
 def _machine(root: Reading, machine: str) -> MachineFollower:
-    """Return what follows a machine; raises `StateNotFound`."""
     from cli.commands.machine.following import MachineFollower
 
     return MachineFollower(root.machine(machine), root.root.path, _BACK)
@@ -320,7 +309,6 @@ def _console(settings: Settings) -> Console:
 
 
 def _live(console: Console, follower: _Follower | MachineFollower) -> None:
-    """Draw whenever what is shown has changed, until somebody leaves; keys scroll the stages."""
     from rich.console import Group
     from rich.live import Live
 

@@ -39,11 +39,9 @@ _LISTED = 20
 def tasks(
     context: typer.Context,
     stage: Stage,
-    failed: Annotated[bool, option("Only those that failed.")] = False,
+    failed: bool = option("Only those that failed."),
     where: Where = None,
-    lines: Annotated[
-        int, option("-n", "--lines", "At most N of them; 0 lists all.", min=0)
-    ] = _LISTED,
+    lines: int = option("-n", "--lines", "At most N of them; 0 lists all.", min=0, default=_LISTED),
 ) -> None:
     """The tasks of a stage with a map: how many stand where, and what became of each."""
     with reading(context) as workflow:
@@ -90,7 +88,6 @@ def metrics(context: typer.Context, stage: Stage, where: Where = None) -> None:
 def _chosen(
     workflow: Reading, id_: str, conditions: Sequence[str]
 ) -> tuple[list[Task], list[dict[str, Any]]]:
-    """Return all tasks of the stage, and the rows of those that fulfil the conditions."""
     from reconciler.sweep import table
     from reconciler.sweep.table import row_of
     from reconciler.sweep.tasks import tasks_of
@@ -193,13 +190,11 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 def logs(
     context: typer.Context,
     stage: Stage,
-    attempt: Annotated[Text, option("ID", "The attempt; else the newest.")] = None,
-    follow: Annotated[
-        bool, option("-f", "--follow", "Go on as the job prints, until it has ended.")
-    ] = False,
-    err: Annotated[bool, option("What it prints on stderr.")] = False,
-    task: Annotated[Text, option("KEY", "Of one task of a stage with a map.")] = None,
-    last: Annotated[int | None, option("-n", "--lines", "The last N lines.", min=0)] = None,
+    attempt: Text = option("ID", "The attempt; else the newest."),
+    follow: bool = option("-f", "--follow", "Go on as the job prints, until it has ended."),
+    err: bool = option("What it prints on stderr."),
+    task: Text = option("KEY", "Of one task of a stage with a map."),
+    last: int | None = option("-n", "--lines", "The last N lines.", min=0),
 ) -> None:
     """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
     from reconciler.control.job_output import followed, saying
@@ -226,7 +221,6 @@ def logs(
 def _of_task(
     context: typer.Context, stage: str, key: str, *, err: bool, last: int | None, odd: bool
 ) -> None:
-    """Print what the newest run of one task printed."""
     if odd:
         raise InvalidOption("--task takes neither --follow nor --attempt: its newest run is shown")
 
@@ -240,7 +234,6 @@ def _of_task(
 
 
 def _attempt(stage: Known, named: str | None) -> str:
-    """Return the id of the attempt that is meant; raises `NotFound`."""
     known = [attempt.id for attempt in stage.attempts]
     if named is None and known:
         return known[-1]
@@ -262,27 +255,22 @@ def _together(said: Iterable[Said]) -> list[dict[str, Any]]:
 
 
 def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, several: bool) -> bool:
-    """Print what is said as it comes; return whether anything was."""
     found, before = False, None
     for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
         if several and output.is_text and path != before:
             # As `tail` tells files apart.
             sys.stdout.write(f"{'' if before is None else chr(10)}==> {path} <==\n")
         found, before = True, path
-        _write(output, about, path, content)
-    return found
-
-
-def _write(output: Output, about: dict[str, str], path: str, content: bytes) -> None:
-    text = content.decode(errors="replace")
-    if not output.is_text:
-        sys.stdout.write(compact({**about, "path": path, "text": text}) + "\n")
-    elif output.is_terminal:
-        sys.stdout.write(harmless(text))
-    else:
+        text = content.decode(errors="replace")
+        if not output.is_text:
+            sys.stdout.write(compact({**about, "path": path, "text": text}) + "\n")
+        elif output.is_terminal:
+            sys.stdout.write(harmless(text))
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content)
         sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-    sys.stdout.flush()
+    return found
 
 
 def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
@@ -296,7 +284,6 @@ def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
 
 
 def _hint(heard: Saying, *, err: bool, found: bool) -> None:
-    """Say where else to look, where nothing was said here."""
     if found:
         return
     attempt = heard.attempt

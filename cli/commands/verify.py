@@ -24,9 +24,9 @@ def verify(
     context: typer.Context,
     options: KeyedWrites,
     stages: Stages = None,
-    deep: Annotated[bool, option("Compare whole digests, of files untouched since too.")] = False,
-    adopt: Annotated[bool, option("Take changed results of the stages as they are now.")] = False,
-    reason: Annotated[Text, option("TEXT", "Why, with --adopt.")] = None,
+    deep: bool = option("Compare whole digests, of files untouched since too."),
+    adopt: bool = option("Take changed results of the stages as they are now."),
+    reason: Text = option("TEXT", "Why, with --adopt."),
     key: DecisionKey = None,
 ) -> None:
     """Compare results and inputs of completed stages with the log (exit 7: they differ)."""
@@ -83,7 +83,6 @@ def _adopt(
 
 
 def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
-    """Return the results of a stage that are no more as recorded, as they are now."""
     from reconciler.attempt.markers import digests
     from reconciler.files.freshness import changed_results
 
@@ -93,6 +92,5 @@ def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
 
 
 def _asks(id_: str, now: list[p.FileDigest]) -> str:
-    """Say what a person agrees to."""
     files = [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
     return "\n".join([f"{id_}: results that were changed afterwards count as they are:", *files])

@@ -45,7 +45,7 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    machine: Text = option("ID", "Of a phase machine."),
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
@@ -72,7 +72,6 @@ def why(
 
 
 def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment | None) -> None:
-    """Print why a machine stands in its phase; raises `InvalidOption` where a stage is named."""
     from cli.frame.machine_history import lines, why_of
 
     if stage is not None:
@@ -119,7 +118,6 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> SizedAnswer
 
 
 def _next(workflow: Reading, stage: str) -> list[NextAction]:
-    """Return the commands that lead a stage on."""
     from projections.screens.next_actions import leading_on
 
     return leading_on(workflow.log.current(None), stage, _around(workflow))
@@ -170,7 +168,6 @@ _HELD = frozenset({Status.FAILED.value, Status.SKIPPED.value})
 
 
 def _bare(value: Any) -> Any:
-    """Return an answer whose links say when, who and what alone."""
     if isinstance(value, list):
         return [_bare(one) for one in value]
     if not isinstance(value, dict):
@@ -221,10 +218,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
             "workflow": state.id,
             "status": status,
             "hindrances": [
-                {
-                    **h.to_dict(),
-                    "causes": _cut(chains[h.stage], size) if h.stage else None,
-                }
+                {**h.to_dict(), "causes": _cut(chains[h.stage], size) if h.stage else None}
                 for h in shown
             ],
             "under_way": _ids(state, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING),
@@ -272,7 +266,7 @@ _BLAME_SCREEN = 18
 def blame(
     context: typer.Context,
     field: Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")],
-    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    machine: Text = option("ID", "Of a phase machine."),
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
@@ -306,7 +300,6 @@ def _of_machine(root: Reading, machine: str, field: str, view: Moment | None) ->
 
 
 def _page(output: Output, found: list[dict[str, Any]]) -> str:
-    """Return the newest changes as a table that fits a screen, and count the others."""
     if len(found) <= _BLAME_SCREEN:
         return table(output, found, _COLUMNS)
     first = min(entry["version"] for entry in found)

@@ -86,15 +86,6 @@ class _Place:
         """Start the loop, then kill it and the monitor of its job, with no chance to tidy up."""
         print("\n$ wfctl run &", flush=True)
         loop = subprocess.Popen(self._command("run"), cwd=self.folder, start_new_session=True)
-        monitor = self._monitor()
-        time.sleep(_KILL_AFTER)
-        print(f"\n$ kill -9 {loop.pid} {monitor}    # the loop, and the monitor of its job")
-        os.killpg(loop.pid, signal.SIGKILL)
-        os.kill(monitor, signal.SIGKILL)
-        loop.wait()
-
-    def _monitor(self) -> int:
-        """Return the process id of the first attempt's monitor, once its job has started."""
         attempts = self.folder / "stage-1/.attempts"
         deadline = time.monotonic() + _PATIENCE
         while not (started := list(attempts.glob("att-0001*/job-*.started"))):
@@ -102,7 +93,12 @@ class _Place:
                 say(f"wfctl: the demo failed: no job started in {attempts} within {_PATIENCE:g} s")
                 raise typer.Exit(1)
             time.sleep(0.1)
-        return int(json.loads((started[0].parent / "monitor.json").read_text())["pid"])
+        monitor = int(json.loads((started[0].parent / "monitor.json").read_text())["pid"])
+        time.sleep(_KILL_AFTER)
+        print(f"\n$ kill -9 {loop.pid} {monitor}    # the loop, and the monitor of its job")
+        os.killpg(loop.pid, signal.SIGKILL)
+        os.kill(monitor, signal.SIGKILL)
+        loop.wait()
 
     def show(self, name: str, last: int) -> None:
         """Print the end of a file."""

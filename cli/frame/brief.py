@@ -46,7 +46,6 @@ class Newest:
         self._output.print(self._rendered(lines, len(every)))
 
     def _that_fit(self, records: Sequence[Record], budget: int) -> list[Any]:
-        """Return the newest that fit by themselves: lines of text, or records."""
         room = budget * TOKEN
         shown: list[Any] = []
         for record in reversed(records):

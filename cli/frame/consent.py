@@ -96,7 +96,6 @@ class AtTerminal:
 
 
 def _typed(command: str | None) -> dict[str, str]:
-    """Return what a proof says of a terminal."""
     return {"typed": command or "y", "on": _TERMINAL}
 
 
@@ -125,7 +124,9 @@ def _answer(terminal: int, text: str) -> bool:
     termios.tcflush(terminal, termios.TCIFLUSH)
     question = f"{text}\nApprove? [y/n: not now] "
     for _ in range(_TRIES):
-        _write(terminal, question)
+        content = question.encode()
+        while content:
+            content = content[os.write(terminal, content) :]
         line = os.read(terminal, 4096)
         word = line.decode(errors="replace").strip().lower()
         if word in ("y", "yes"):
@@ -136,12 +137,6 @@ def _answer(terminal: int, text: str) -> bool:
             break
         question = "Approve? [y/n: not now] "
     raise NeedsConsent("neither y nor n was typed; nothing was decided.")
-
-
-def _write(terminal: int, text: str) -> None:
-    content = text.encode()
-    while content:
-        content = content[os.write(terminal, content) :]
 
 
 @dataclass(frozen=True, slots=True)

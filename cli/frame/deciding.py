@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lifecycle.payload.models import Payload
+    from lifecycle.state.workflow import Drift
     from reconciler.context import Jobs
     from reconciler.control.fix import Claims
     from reconciler.control.strangers import AttemptFinding
@@ -37,12 +38,16 @@ class Decision:
     text: str
 
 
-def dismissal_of(file: str, detected: int, kept_as: str | None) -> str:
-    """Say what a person agrees to who dismisses a hand edit."""
-    kept = f"; the edit stays kept as {kept_as}" if kept_as else ""
-    return (
-        f"{file}: the hand edit that was detected at version {detected} is dismissed: the file "
-        f"stays as the log has it{kept}"
+def dismissal_of(edit: Drift) -> Decision:
+    """Return how a hand edit is dismissed, and what a person agrees to by that."""
+    from lifecycle.payload.workflow import DriftReverted
+
+    kept = f"; the edit stays kept as {edit.kept_as}" if edit.kept_as else ""
+    return Decision(
+        DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as),
+        edit.file,
+        f"{edit.file}: the hand edit that was detected at version {edit.version} is dismissed: "
+        f"the file stays as the log has it{kept}",
     )
 
 

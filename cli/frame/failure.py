@@ -174,7 +174,7 @@ def _print(
     exit_: int,
     actions: Sequence[NextAction] = (),
 ) -> int:
-    if _wants_json(arguments):
+    if value_of(arguments, "-o", "--output") == Format.JSON:
         document = as_json(failure(code, message, data, [one.to_dict() for one in actions]))
         print(escaped(document) if sys.stdout.isatty() else document)
     else:
@@ -193,10 +193,6 @@ def _usage(error: TyperException) -> str:
     command = context.command_path if context is not None else "wfctl"
     end = "" if said.endswith("?") else "."
     return f"{said.rstrip('.')}{end} `{command} --help` lists what there is."
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    return value_of(arguments, "-o", "--output") == Format.JSON
 
 
 def _os_code(error: OSError) -> str:

@@ -107,7 +107,6 @@ def _cause(event: RecordedEvent) -> Record:
 
 
 def _on(root: Reading, state: Machine) -> Record:
-    """Return what leads on from here: each way with what it lacks, and what holds it up."""
     if state.is_final:
         return {"ways": [], "blockers": []}
     files = evidence.evidence(root.root.path, state)

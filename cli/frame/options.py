@@ -10,27 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from typer.models import OptionInfo
+from typer.models import OptionInfo, ParameterInfo
 
 if TYPE_CHECKING:
     from service.reading.moment import Moment
     from service.writing.stream_writer import WriteOptions
 
 
-def option(*words: str, **more: Any) -> Any:
+def option(*words: str, default: Any = None, **more: Any) -> Any:
     """Return an option by its names, if it has others than its parameter, its metavar and its help.
 
-    ``option("-n", "--limit", "N", "The newest N.")``: the last word is the help.
+    ``option("-n", "--limit", "N", "The newest N.")``: the last word is the help. As the default of
+    a parameter it holds that: ``default``, else None, of a flag False.
     """
     names = [word for word in words[:-1] if word.startswith("-")]
-    metavar = words[len(names) : -1]
-    return typer.Option(*names, metavar=metavar[0] if metavar else None, help=words[-1], **more)
+    metavar = next(iter(words[len(names) : -1]), None)
+    found: Any = typer.Option(*names, metavar=metavar, help=words[-1], **more)
+    found.given = default
+    return found
 
 
-def argument(*words: str, **more: Any) -> Any:
-    """Return an argument by its metavar, if it has another than its parameter, and its help."""
-    metavar = words[:-1]
-    return typer.Argument(metavar=metavar[0] if metavar else None, help=words[-1], **more)
+def argument(*words: str, default: Any = None, **more: Any) -> Any:
+    """Return an argument as `option` does an option; it has no names."""
+    found: Any = typer.Argument(metavar=next(iter(words[:-1]), None), help=words[-1], **more)
+    found.given = default
+    return found
 
 
 #: What stands on the line if it was given.
@@ -117,7 +121,7 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     plain: list[Parameter] = []
     last: list[Parameter] = []
     made: dict[str, Together] = {}
-    for parameter in found.parameters.values():
+    for parameter in map(_annotated, found.parameters.values()):
         told = getattr(parameter.annotation, "__metadata__", (None,))[0]
         if isinstance(told, Together):
             made[parameter.name] = told
@@ -140,6 +144,15 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     del command.__wrapped__  # type: ignore[attr-defined] # typer would look there for parameters
     command.__signature__ = found.replace(parameters=[*plain, *last])  # type: ignore[attr-defined]
     return command
+
+
+def _annotated(parameter: Parameter) -> Parameter:
+    """Return a parameter whose default is its option with what typer reads of both."""
+    told, kind = parameter.default, parameter.annotation
+    if not isinstance(told, ParameterInfo):
+        return parameter
+    given = False if kind is bool and told.given is None else told.given  # type: ignore[attr-defined]
+    return parameter.replace(annotation=Annotated[kind, told], default=given)
 
 
 def _flag(name: str, told: OptionInfo) -> Any:
@@ -193,7 +206,6 @@ def hoist(arguments: list[str]) -> list[str]:
 
 
 def _parted(word: str) -> tuple[str, str | None]:
-    """Return an option and the value in the same word: ``-ojson``, ``-o=json``, ``--root=x``."""
     if word.startswith("-o") and len(word) > 2:
         return "-o", word[2:].removeprefix("=")
     name, equals, value = word.partition("=")

@@ -6,27 +6,68 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from cli.frame.options import Text, Texts, option
+from cli.frame.options import Text, Texts, Together, option
 from cli.settings import Format
 from cli.terminal.output import Output
 from service.errors import InvalidOption
-from service.reading.moment import Moment
+from service.reading.moment import Moment, parse_moment
+from service.reading.selection import Selection
 
-Type = Annotated[Texts, option("--type", "Only this type; stage.* for all of a kind.")]
-OfStage = Annotated[Texts, option("--stage", "Only this stage.")]
-OfSession = Annotated[int | None, option("--session", "Only of this session.")]
-ToStatus = Annotated[Text, option("--status", "Only what takes a stage to this status.")]
-OfAmendment = Annotated[Text, option("--amendment", "Only of this amendment.")]
-Since = Annotated[Text, option("MOMENT", "Only after this.")]
-Until = Annotated[Text, option("MOMENT", "Only up to this.")]
-Grep = Annotated[Text, option("--grep", "TEXT", "Only what holds this, in any case.")]
+if TYPE_CHECKING:
+    from cli.frame.workspace import Reading
+
+_WANTED = {
+    "type_": Annotated[Texts, option("--type", "Only this type; stage.* for all of a kind.")],
+    "stage": Annotated[Texts, option("--stage", "Only this stage.")],
+    "session": Annotated[int | None, option("--session", "Only of this session.")],
+    "status": Annotated[Text, option("--status", "Only what takes a stage to this status.")],
+    "amendment": Annotated[Text, option("--amendment", "Only of this amendment.")],
+    "since": Annotated[Text, option("MOMENT", "Only after this.")],
+    "until": Annotated[Text, option("MOMENT", "Only up to this.")],
+    "grep": Annotated[Text, option("--grep", "TEXT", "Only what holds this, in any case.")],
+}
 Newest = Annotated[int | None, option("-n", "--limit", "N", "The newest N.", min=1)]
 Fields = Annotated[Text, option("--fields", "A,B.C", "Only these fields, in this order.")]
 Template = Annotated[Text, option("--template", "TEXT", "A line each, such as '{type}'.")]
 Reverse = Annotated[bool, option("--reverse", "The newest first.")]
 Follow = Annotated[bool, option("--follow", "Go on as events are appended.")]
+
+
+class Chosen(NamedTuple):
+    """Which events are asked for, as it was given."""
+
+    types: list[str] | None = None
+    stages: list[str] | None = None
+    session: int | None = None
+    status: str | None = None
+    amendment: str | None = None
+    since: str | None = None
+    until: str | None = None
+    grep: str | None = None
+
+    def of(self, root: Reading) -> Selection:
+        """Return what an event must have; the stages of people's entries are asked for apart."""
+        return Selection(
+            types=tuple(self.types or ()),
+            stages=tuple(self.stages or ()),
+            actor=root.output.settings.actor,
+            session=self.session,
+            status=self.status,
+            amendment=self.amendment,
+            since=_bound(root, self.since),
+            until=_bound(root, self.until),
+        )
+
+
+def _bound(root: Reading, text: str | None) -> Moment | None:
+    """Return an end of a range; that of a session is its last version."""
+    return root.log.resolved(parse_moment(text)) if text is not None else None
+
+
+ALL = Chosen()
+Wanted = Annotated[Chosen, Together(Chosen, {name: (kind, None) for name, kind in _WANTED.items()})]
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 Record = dict[str, Any]

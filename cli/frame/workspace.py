@@ -23,7 +23,7 @@ from service.root.disk import system_instant
 from service.root.root import WORKFLOW, Config, Root, open_root
 
 if TYPE_CHECKING:
-    from eventstore.event import RecordedEvent
+    from eventstore.event import Actor, RecordedEvent
     from eventstore.sqlite.connection import Journal
     from eventstore.store import EventStore
     from lifecycle.state.workflow import Workflow
@@ -47,6 +47,11 @@ class Reading:
     output: Output
 
     @property
+    def store(self) -> EventStore:
+        """What the logs are kept in."""
+        return self.log.store
+
+    @property
     def files(self) -> FilesInspection:
         """The files that show the log."""
         from service.files.inspection import FilesInspection
@@ -57,7 +62,7 @@ class Reading:
         """Return the log of a machine in the root."""
         from service.machines.log import MachineLog
 
-        return MachineLog(self.log.store, id_, self.root.path)
+        return MachineLog(self.store, id_, self.root.path)
 
     def state(self, view: Moment | None = None) -> Workflow:
         """Return the state now, or as it was at a moment."""
@@ -110,19 +115,33 @@ def settings_of(context: typer.Context) -> Settings:
     return settings if isinstance(settings, Settings) else Settings()
 
 
-@contextmanager
-def reading(context: typer.Context) -> Iterator[Reading]:
-    """Open the workflow for reading: nothing is written, no lock is taken."""
-    with reading_of(settings_of(context)) as workflow:
-        yield workflow
+def _rooted(settings: Settings, machine: str | None) -> tuple[Root, Config]:
+    try:
+        return open_root(settings.start, settings.database_url, settings.journal)
+    except NoRoot as error:
+        if machine is None:
+            raise
+        from lifecycle.machines.errors import StateNotFound
+
+        raise StateNotFound(machine, []) from error
 
 
 @contextmanager
-def reading_of(settings: Settings) -> Iterator[Reading]:
-    """Open for reading the workflow that the settings name."""
+def reading(context: typer.Context, machine: str | None = None) -> Iterator[Reading]:
+    """Open the root for reading: nothing is written, no lock is taken.
+
+    Raises `NoRoot`, or `StateNotFound` where a machine is named.
+    """
+    with reading_of(settings_of(context), machine) as root:
+        yield root
+
+
+@contextmanager
+def reading_of(settings: Settings, machine: str | None = None) -> Iterator[Reading]:
+    """Open for reading the root that the settings name."""
     from service.reading.log import WorkflowLog
 
-    root, config = open_root(settings.start, settings.database_url, settings.journal)
+    root, config = _rooted(settings, machine)
     store = opened(root, read_only=True, as_is=settings.as_is)
     try:
         log = WorkflowLog(store, config.stream, root.path)
@@ -145,11 +164,7 @@ def writing(
     from service.writing.workflow_service import Service
 
     settings = settings_of(context)
-    require_checked(settings)
-    root, config = open_root(settings.start, settings.database_url, settings.journal)
-    actor = actor_of(settings)
-    store = opened(root, read_only=dry_run, strict=True)
-    try:
+    with acting_in(settings, dry_run) as (root, config, store, actor):
         log = WorkflowLog(store, config.stream, root.path)
         service = Service(root, log, actor)
         if not dry_run:
@@ -157,10 +172,20 @@ def writing(
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
             _remember(root)
-        yield (
-            service,
-            Output(settings, partial(standing, log, config.workflow), root, log),
-        )
+        yield service, Output(settings, partial(standing, log, config.workflow), root, log)
+
+
+@contextmanager
+def acting_in(
+    settings: Settings, dry_run: bool, machine: str | None = None
+) -> Iterator[tuple[Root, Config, EventStore, Actor]]:
+    """Open a root's log for writing, and say who acts; raises as `reading` does."""
+    require_checked(settings)
+    root, config = _rooted(settings, machine)
+    actor = actor_of(settings)
+    store = opened(root, read_only=dry_run, strict=True)
+    try:
+        yield root, config, store, actor
     finally:
         store.close()
 

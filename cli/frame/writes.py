@@ -116,7 +116,6 @@ def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
 
 
 def _files_shown(outcome: Outcome) -> list[str]:
-    """Return the paths of the files that would be written, relative to the root."""
     from projections.files import progress_log, state_document
 
     if not outcome.planned:

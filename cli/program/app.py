@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.main import get_group
 
-from cli.frame.options import option
+from cli.frame.options import option, spread
 from cli.program.tree import Commands
 from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
 from service.errors import InvalidOption
@@ -22,24 +22,16 @@ _TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 def _everywhere(
     context: typer.Context,
-    root: Annotated[str | None, option("DIR", "The workflow's folder.")] = None,
-    root_is: Annotated[
-        RootIs | None, option("What happened to a root that is not where it was.")
-    ] = None,
-    database_url: Annotated[
-        str | None, option("URL", "The log.", envvar="WFCTL_DATABASE_URL")
-    ] = None,
-    journal: Annotated[
-        JournalChoice | None, option("The log's journal; else by its file system.")
-    ] = None,
-    output: Annotated[Format, option("-o", "--output", "How results are printed.")] = Format.TEXT,
-    color: Annotated[Color, option("When colours are used.")] = Color.AUTO,
-    actor: Annotated[str | None, option("KIND:NAME", "Who acts.")] = None,
-    log_level: Annotated[LogLevel, option("What is said on stderr.")] = LogLevel.INFO,
-    as_is: Annotated[
-        bool, option("--as-is", "Show an altered log as it stands; for reading alone.")
-    ] = False,
-    version: Annotated[bool, option("--version", "Print the version and leave.")] = False,
+    root: str | None = option("DIR", "The workflow's folder."),
+    root_is: RootIs | None = option("What happened to a root that is not where it was."),
+    database_url: str | None = option("URL", "The log.", envvar="WFCTL_DATABASE_URL"),
+    journal: JournalChoice | None = option("The log's journal; else by its file system."),
+    output: Format = option("-o", "--output", "How results are printed.", default=Format.TEXT),
+    color: Color = option("When colours are used.", default=Color.AUTO),
+    actor: str | None = option("KIND:NAME", "Who acts."),
+    log_level: LogLevel = option("What is said on stderr.", default=LogLevel.INFO),
+    as_is: bool = option("--as-is", "Show an altered log as it stands; for reading alone."),
+    version: bool = option("--version", "Print the version and leave."),
 ) -> None:
     """wfctl keeps the state of a computational workflow in an event log.
 
@@ -83,5 +75,5 @@ def build() -> Callable[..., Any]:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(_everywhere)
+    app.callback(invoke_without_command=True)(spread(_everywhere))
     return get_group(app).main

@@ -88,7 +88,6 @@ def candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
 
 
 def _taken(before: list[str]) -> set[str]:
-    """Return the options of every command with their values: they may stand anywhere."""
     taken: set[str] = set()
     for word, following in zip(before, [*before[1:], ""], strict=True):
         if word in EVERYWHERE:
@@ -101,7 +100,6 @@ def _beginning(partial: str, names: Iterable[str]) -> list[str]:
 
 
 def _command(program: Any, words: list[str]) -> tuple[Any, list[str]]:
-    """Return the command that the words lead to, and the words behind its name."""
     found = program
     for number, word in enumerate(words):
         commands = getattr(found, "commands", None)

@@ -159,7 +159,6 @@ def _lines(program: Any) -> Iterator[str]:
 
 
 def _commands(group: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each command with the words that name it, those of groups in place of the group."""
     for name in group.commands:
         command = group.commands[name]
         if command.hidden or name.startswith("_"):

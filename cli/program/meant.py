@@ -115,7 +115,6 @@ def _alike(word: str, known: list[str], above: str) -> list[str]:
 
 
 def _paths(group: Any, above: str = "") -> Iterator[str]:
-    """Yield the words of every command, one level down too."""
     for name, command in group.commands.items():
         if name.startswith("_") or command.hidden:
             continue
@@ -140,7 +139,6 @@ def _line(root: Any, meant: str, given: list[str]) -> str:
 
 
 def _found(root: Any, words: list[str]) -> tuple[Any, Any, list[str]]:
-    """Return the command that words begin with, its context, and the words that are left."""
     command, context = root, root.context_class(root, info_name="wfctl")
     while commands := getattr(command, "commands", {}):
         length = 2 if " ".join(words[:2]) in commands else 1
@@ -151,7 +149,6 @@ def _found(root: Any, words: list[str]) -> tuple[Any, Any, list[str]]:
 
 
 def _lacking(command: Any, context: Any, words: list[str]) -> list[str] | None:
-    """Return what a command asks for beyond the words; None where it does not take these."""
     try:
         values, left, _ = command.make_parser(context).parse_args([*words])
     except TyperException:

@@ -64,23 +64,15 @@ def _one(kind: Any, value: Any) -> Any:
     if kind is str and type(value) is str:
         return value
     if kind is int:
-        return _whole(value)
+        if type(value) is int:
+            return value
+        is_plain = type(value) is str and _WHOLE.match(value)
+        return int(value) if is_plain else _UNDECIDED
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _choice(kind, value)
+        if isinstance(value, kind):
+            return value
+        return next((member for member in kind if member.value == value), _UNDECIDED)
     return _UNDECIDED
-
-
-def _whole(value: Any) -> Any:
-    if type(value) is int:
-        return value
-    is_plain = type(value) is str and _WHOLE.match(value)
-    return int(value) if is_plain else _UNDECIDED
-
-
-def _choice(kind: type[Enum], value: Any) -> Any:
-    if isinstance(value, kind):
-        return value
-    return next((member for member in kind if member.value == value), _UNDECIDED)
 
 
 def taken_as_typed(params: list[Any]) -> list[Any]:

@@ -46,7 +46,12 @@ def _head(briefing: Briefing, output: Output) -> Iterator[str]:
     if briefing.purpose:
         yield f"purpose: {_one_line(briefing.purpose)}"
     if briefing.session.get("number"):
-        yield _session(briefing)
+        session = briefing.session
+        end = session["exit_reason"] or ("without an end" if session["open"] else "waiting")
+        yield (
+            f"session {session['number']} of {session['started_at']}: {end}, "
+            f"cost {session['cost']:g}/{session['budget']:g}"
+        )
     if briefing.since is not None:
         since = briefing.since
         yield f"since {since.at or 'just now'}, {since.actor}: {_one_line(since.text)}"
@@ -63,15 +68,6 @@ def _version(happened: Happened | None) -> int | None:
 def _judged(one: BriefCriteria) -> str:
     said = "; ".join(part for part in (one.criteria, one.tasks) if part)
     return f"{one.stage}: {said}"
-
-
-def _session(briefing: Briefing) -> str:
-    session = briefing.session
-    end = session["exit_reason"] or ("without an end" if session["open"] else "waiting")
-    return (
-        f"session {session['number']} of {session['started_at']}: {end}, "
-        f"cost {session['cost']:g}/{session['budget']:g}"
-    )
 
 
 def _section(output: Output, title: str, lines: Iterable[str]) -> list[str]:

@@ -262,12 +262,7 @@ def say(text: str) -> None:
 
 def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
     """Return the envelope of a command that went well."""
-    return {
-        "success": True,
-        "data": data,
-        "next_actions": list(actions),
-        "_meta": meta,
-    }
+    return {"success": True, "data": data, "next_actions": list(actions), "_meta": meta}
 
 
 def failure(

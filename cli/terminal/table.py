@@ -107,7 +107,6 @@ def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
 
 
 def _pager() -> list[str]:
-    """Return the words of ``$PAGER``; raises `InvalidOption`."""
     line = os.environ.get("PAGER", "less")
     try:
         return shlex.split(line)

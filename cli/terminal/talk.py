@@ -121,11 +121,7 @@ class Talk:
 
         return structlog.wrap_logger(
             structlog.PrintLogger(sys.stderr),
-            processors=[
-                structlog.processors.add_log_level,
-                without_secrets,
-                *self._rendered(),
-            ],
+            processors=[structlog.processors.add_log_level, without_secrets, *self._rendered()],
             wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         ).bind(**({"workflow": self._workflow()} if self._wants_keys else {}))
 

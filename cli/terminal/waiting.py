@@ -39,7 +39,10 @@ class WaitingLine:
         stages = [stage for stage in going if stage.open_attempt is not None]
         subjects = tuple(f"{stage.id}/{stage.attempts[-1].id}" for stage in stages)
         if subjects != self._subjects:
-            self._begin(subjects)
+            self.clear()
+            self._subjects = subjects
+            self._pauses = _pauses()
+            self._due = time.monotonic() + next(self._pauses)
         if not stages or time.monotonic() < self._due:
             return
         self._due = time.monotonic() + next(self._pauses)
@@ -53,12 +56,6 @@ class WaitingLine:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
             self._is_shown = False
-
-    def _begin(self, subjects: tuple[str, ...]) -> None:
-        self.clear()
-        self._subjects = subjects
-        self._pauses = _pauses()
-        self._due = time.monotonic() + next(self._pauses)
 
     def _told(self, state: Workflow, stage: Stage, now: datetime) -> str:
         from projections.screens.watch_view import elapsed
@@ -76,7 +73,6 @@ class WaitingLine:
 
 
 def _pauses() -> Iterator[float]:
-    """Yield the seconds until the next line."""
     if sys.stderr.isatty():
         while True:
             yield _LIVE

@@ -106,7 +106,7 @@ def status_times(
     The present status counts until the moment: its time, else that of the last event seen from it;
     without a moment, until now.
     """
-    from projections.history.rows import seconds  # it loads SQLAlchemy
+    from projections.words.text import seconds  # it loads SQLAlchemy
 
     state = log.state(at)
     if state is None:

@@ -8,21 +8,20 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
 
-from cli.commands.machine.output import Machines, looking
 from cli.frame.options import argument
+from cli.frame.workspace import Reading, reading
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.screens.unfinished import Unfinished, of_machine, of_workflow
 from service.errors import NoRoot
 from service.machines import log
-from service.reading.log import WorkflowLog
 
 #: Tokens of the workflow's brief, and bytes of the briefs of all machines.
 _TOKENS, _BYTES = 1200, 2400
@@ -52,10 +51,14 @@ def hook(
     """
     given = _given()
     try:
-        with looking(context) as machines:
-            root = str(machines.root.path)
-            state, live = _workflow(machines), _live(machines)
-            unfinished = [*_of_workflow(machines, state), *_of_machines(live)]
+        with reading(context) as here:
+            root = str(here.root.path)
+            state = here.log.state() if here.config.workflow is not None else None
+            live = _live(here)
+            unfinished = list(chain.from_iterable(map(of_machine, live)))
+            if state is not None:
+                events = here.store.read(here.log.stream, after=max(state.head - _EVENTS, 0))
+                unfinished = [*of_workflow(state, events), *unfinished]
     except NoRoot:
         return
     if turn is HookTurn.SESSION_START:
@@ -76,29 +79,10 @@ def _given() -> dict[str, Any]:
     return {}
 
 
-def _workflow(machines: Machines) -> Workflow | None:
-    if machines.config.workflow is None:
-        return None
-    return WorkflowLog(machines.store, machines.config.stream, machines.root.path).state()
-
-
-def _live(machines: Machines) -> list[Machine]:
-    """Return the machines that are not at their end, the newest change first."""
-    found = [machines.state(id_) for id_ in log.ids(machines.root, machines.store)]
+def _live(here: Reading) -> list[Machine]:
+    found = [here.machine(id_).current() for id_ in log.ids(here.root, here.store)]
     live = [one for one in found if not one.is_final]
     return sorted(live, key=lambda one: one.updated, reverse=True)
-
-
-def _of_workflow(machines: Machines, state: Workflow | None) -> list[Unfinished]:
-    if state is None:
-        return []
-    after = max(state.head - _EVENTS, 0)
-    return of_workflow(state, machines.store.read(machines.config.stream, after=after))
-
-
-def _of_machines(live: list[Machine]) -> Iterator[Unfinished]:
-    for machine in live:
-        yield from of_machine(machine)
 
 
 def _print_brief(root: str, state: Workflow | None, live: list[Machine]) -> None:

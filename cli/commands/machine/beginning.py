@@ -15,16 +15,18 @@ from cli.commands.machine.changes import made
 from cli.commands.machine.output import (
     Data,
     MachineId,
-    MachineOutput,
     Values,
+    answer,
     connect,
     data_of,
     pairs_of,
+    tell,
 )
 from cli.frame.beginning import agrees_by_typing, names_signers, typed
 from cli.frame.options import File, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
+from cli.terminal.output import Output
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.decide_fields import check_limit
 from lifecycle.machines.definition import DEFINITION, MOST_ROUNDS, Definition
@@ -60,12 +62,12 @@ def init(
     options: KeyedWrites,
     machine: MachineId,
     values: Values = None,
-    type_: Annotated[Text, option("--type", "TYPE", "A definition that is shipped.")] = None,
-    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
+    type_: Text = option("--type", "TYPE", "A definition that is shipped."),
+    definition: Text = option("FILE", "A definition of your own; - is stdin."),
     data: Data = None,
-    limit: Annotated[Texts, option("LOOP=N", "How often a loop may go; repeatable.")] = None,
-    consent: Annotated[Consent, option("How approvals are agreed to.")] = Consent.TERMINAL,
-    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
+    limit: Texts = option("LOOP=N", "How often a loop may go; repeatable."),
+    consent: Consent = option("How approvals are agreed to.", default=Consent.TERMINAL),
+    signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
     """Begin a machine here, in a root of its own where there is none."""
     settings = settings_of(context)
@@ -96,7 +98,6 @@ def definition_of(type_: str | None, file: str | None) -> Definition:
 
 
 def _limits(known: Definition, words: list[str]) -> dict[str, int]:
-    """Return the limits that the options give: loop → how often it may be taken."""
     found: dict[str, int] = {}
     for word in words:
         loop, _, number = word.partition("=")
@@ -136,8 +137,7 @@ def begin_machine(
         return
     with beginning(context, root, is_there, machine, options) as service:
         outcome = begun(context, service, command, options, sources or {})
-        output = MachineOutput(settings_of(context))
-        output.told(service, outcome, options, notes=notes, **more)
+        tell(Output(settings_of(context)), service, outcome, options, notes=notes, **more)
 
 
 def first_state(root: Root, command: Payload) -> Machine:
@@ -202,9 +202,9 @@ def _tell_of_root(
     notes: Sequence[str],
     more: Mapping[str, object],
 ) -> None:
-    """Say what a dry run would make where there is nothing yet."""
     line = f"would make a root in {root.path} and begin {new.id} in {new.phase}"
-    MachineOutput(settings_of(context)).result(
+    answer(
+        Output(settings_of(context)),
         {"dry_run": True, "machine": new.id, "phase": new.phase, **more},
         lambda: "\n".join([line, *notes]),
         new,
@@ -221,13 +221,11 @@ def import_(
     context: typer.Context,
     options: KeyedWrites,
     path: Annotated[Path, argument("PATH", "The state file, its folder, or all tracks.")],
-    map_: Annotated[Texts, option("--map", "NAME=STEP", "What a name means; repeatable.")] = None,
-    at: Annotated[Text, option("STEP", "Where the machine is.")] = None,
-    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
-    consent: Annotated[
-        Consent, option("How approvals are agreed to from now on.")
-    ] = Consent.TERMINAL,
-    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
+    map_: Texts = option("--map", "NAME=STEP", "What a name means; repeatable."),
+    at: Text = option("STEP", "Where the machine is."),
+    definition: Text = option("FILE", "A definition of your own; - is stdin."),
+    consent: Consent = option("How approvals are agreed to from now on.", default=Consent.TERMINAL),
+    signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
     """Take over a state file of one of the three protocols, with what is wrong in it.
 
@@ -308,8 +306,8 @@ def _all(
         is_new = True
         if is_there or not options.dry_run:
             is_new = _is_begun(context, root, is_there, found.id, command, options, sources)
-        answer = {"machine": found.id, "phase": found.phase, "status": found.status}
-        answers.append({**answer, "new": is_new, "findings": len(found.findings)})
+        one = {"machine": found.id, "phase": found.phase, "status": found.status}
+        answers.append({**one, "new": is_new, "findings": len(found.findings)})
         known = "" if is_new else ", here already"
         lines.append(f"{found.id}: {found.phase}, {found.status}{known}")
     findings = [
@@ -319,7 +317,7 @@ def _all(
     ]
     data = {"dry_run": options.dry_run, "machines": answers, "findings": folded(findings)}
     text = "\n".join([*lines, *told(findings), _KEPT])
-    MachineOutput(settings_of(context)).result({**data, "kept": _KEPT}, lambda: text)
+    answer(Output(settings_of(context)), {**data, "kept": _KEPT}, lambda: text)
 
 
 def _is_begun(

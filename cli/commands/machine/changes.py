@@ -19,6 +19,7 @@ from cli.commands.machine.output import (
     acting,
     data_of,
     pairs_of,
+    tell,
     update_of,
 )
 from cli.frame.consent import Wording, consenter_of
@@ -57,8 +58,8 @@ def transition(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    to: Annotated[Text, argument("[PHASE]", "Where to.")] = None,
-    auto: Annotated[bool, option("The one way that is open.")] = False,
+    to: Text = argument("[PHASE]", "Where to."),
+    auto: bool = option("The one way that is open."),
     reason: Reason = None,
 ) -> None:
     """Go to another phase, where its guard is met."""
@@ -73,7 +74,7 @@ def append(
     options: Writes,
     machine: MachineId,
     name: Annotated[str, argument("TYPE", "Such as synthesize.requested.")],
-    data: Annotated[Text, option("JSON|@FILE|-", "The event's data.")] = None,
+    data: Text = option("JSON|@FILE|-", "The event's data."),
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
     command = made(p.MachineRecorded, name=name, data=data_of(data))
@@ -85,9 +86,9 @@ def task(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    values: Annotated[Texts, argument("[FIELD=VALUE]…", "Fields of the task.")] = None,
-    status: Annotated[Text, option("Its status.")] = None,
-    title: Annotated[Text, option("What it is.")] = None,
+    values: Texts = argument("[FIELD=VALUE]…", "Fields of the task."),
+    status: Text = option("Its status."),
+    title: Text = option("What it is."),
     reason: Reason = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
@@ -108,7 +109,7 @@ def checkpoint(
     options: Writes,
     machine: MachineId,
     summary: Annotated[str, option("TEXT", "What was done.")],
-    next_: Annotated[Texts, option("--next", "TEXT", "A next step; repeatable.")] = None,
+    next_: Texts = option("--next", "TEXT", "A next step; repeatable."),
 ) -> None:
     """Leave a hand-off for whoever comes next."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
@@ -124,7 +125,7 @@ def cancel(
     command = made(p.MachineCancelled, reason=reason)
     with acting(context, machine, options.dry_run) as (service, output):
         left = git.left_behind(service.root.path, service.state())
-        output.told(service, service.handle(command, options=options), options, left=left)
+        tell(output, service, service.handle(command, options=options), options, left=left)
 
 
 def carry_out(
@@ -136,7 +137,7 @@ def carry_out(
 ) -> None:
     """Carry out commands, all or none, under a claim if one is shown; print what they did."""
     with acting(context, machine, options.dry_run, under) as (service, output):
-        output.told(service, service.handle(*commands, options=options), options)
+        tell(output, service, service.handle(*commands, options=options), options)
 
 
 def ending_claim(task_id: str, why: str | None) -> list[Payload]:
@@ -169,11 +170,11 @@ def approve(
     options: Writes,
     machine: MachineId,
     approval: Annotated[str, argument("APPROVAL", "What is approved.")],
-    choice: Annotated[Text, option("FILE", "Which of the options is chosen.")] = None,
-    key: Annotated[File, option("FILE", "SSH key to sign with.")] = None,
-    signature: Annotated[File, option("FILE", "A signature made beforehand.")] = None,
-    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
-    withdraw: Annotated[bool, option("Take back the approval that was given.")] = False,
+    choice: Text = option("FILE", "Which of the options is chosen."),
+    key: File = option("FILE", "SSH key to sign with."),
+    signature: File = option("FILE", "A signature made beforehand."),
+    statement: bool = option("Print only what is to be signed, byte for byte."),
+    withdraw: bool = option("Take back the approval that was given."),
 ) -> None:
     """Agree, as a person, to what a phase waits for, or take that back."""
     with acting(context, machine, options.dry_run or statement) as (service, output):
@@ -185,12 +186,12 @@ def approve(
             outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
         else:
             outcome = _decided(service, approval, choice, withdraw, (key, signature), options)
-        output.told(service, outcome, options)
+        tell(output, service, outcome, options)
 
 
 def _planned(
     service: MachineService, approval: str, choice: str | None, withdraw: bool
-) -> decisions.Asked:
+) -> decisions.Chosen:
     question = decisions.question_of(service, approval, choice, withdraws=withdraw)
     asked = decisions.asked(approval, question.choice, withdraw)
     return asked.model_copy(update={"proof": NOBODY})
@@ -226,8 +227,8 @@ def claim(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    for_: Annotated[str, option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.")] = "30m",
-    renew: Annotated[bool, option("Go on with a claim of one's own.")] = False,
+    for_: str = option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.", default="30m"),
+    renew: bool = option("Go on with a claim of one's own."),
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:
@@ -279,11 +280,10 @@ def limit(
         asked = [] if before == times else [Decision(command, f"{machine} {loop}", text)]
         line = f"wfctl machine limit {machine} {loop} {times} --reason TEXT"
         outcome = decide(service, asked, line, key, options)
-        output.told(service, outcome, options)
+        tell(output, service, outcome, options)
 
 
 def _lines(state: Machine, loop: str, before: int, times: int, reason: str) -> list[str]:
-    """Return what a person is asked."""
     return [
         f"{state.id} ({state.definition.title}), in {state.phase}",
         f"the loop {loop} may go {times} times instead of {before}",

@@ -44,7 +44,6 @@ class MachineFollower:
         return View(lines, max(len(every) - height, 0))
 
     def _read(self) -> None:
-        """Take up what was recorded since the last look."""
         head = self._log.store.head(self._log.stream)
         if head is None or head.version == self._seen:
             return

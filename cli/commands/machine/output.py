@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from cli.commands.append import object_of, text_of
 from cli.frame.options import Text, Texts, argument, option
-from cli.frame.workspace import create, opened, require_checked, settings_of
-from cli.settings import Format, Settings, actor_of
+from cli.frame.workspace import acting_in, create, opened, settings_of
+from cli.settings import Format
 from cli.terminal.output import Output
 from eventstore.store import EventStore
-from lifecycle.machines.errors import InvalidInput, StateNotFound
+from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineTaskClaimed, MachineUpdated, change_of
@@ -25,11 +24,9 @@ from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import machine_actions
 from projections.words.next_action import NextAction
-from service.errors import NoRoot
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.reading.moment import Moment
-from service.root.root import Config, Root, open_root
+from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 
 #: The most bytes that the answer to a write takes; what more there is, other commands show.
@@ -38,79 +35,69 @@ ANSWER = 1_024
 _NOBODY = {"version": None, "machine": None}
 
 
-class MachineOutput:
-    """Prints the answers of the commands of machines."""
+def answer(
+    output: Output,
+    data: Any,
+    text: Callable[[], str],
+    state: Machine | None = None,
+    files: Mapping[str, FileFact] | None = None,
+    most: int | None = None,
+    changed: Sequence[str] = (),
+    position: int | None = None,
+    **meta: Any,
+) -> None:
+    """Print ``data`` as the envelope or as one line, or ``text()`` for people.
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.plain = Output(settings)
+    ``most`` is how many bytes the envelope may take: next actions beyond it are left out, but for
+    the first. ``changed``: files of the machine that others changed.
+    """
+    head = {"version": state.head, "machine": state.id} if state is not None else _NOBODY
+    about = {**head, **{key: value for key, value in meta.items() if value is not None}}
+    actions = machine_actions(state, files or {}, changed) if state is not None else []
+    plain = Output(output.settings)
 
-    def result(
-        self,
-        data: Any,
-        text: Callable[[], str],
-        state: Machine | None = None,
-        files: Mapping[str, FileFact] | None = None,
-        most: int | None = None,
-        changed: Sequence[str] = (),
-        position: int | None = None,
-        **meta: Any,
-    ) -> None:
-        """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+    def rendered() -> str:
+        return plain.rendered(data, text, actions=actions, position=position, about=about)
 
-        ``most`` is how many bytes the envelope may take: next actions beyond it are left out, but
-        for the first. ``changed``: files of the machine that others changed.
-        """
-        head = {"version": state.head, "machine": state.id} if state is not None else _NOBODY
-        about = {**head, **{key: value for key, value in meta.items() if value is not None}}
-        actions = machine_actions(state, files or {}, changed) if state is not None else []
-
-        def rendered() -> str:
-            return self.plain.rendered(data, text, actions=actions, position=position, about=about)
-
+    shown = rendered()
+    is_bounded = most is not None and plain.settings.format is Format.JSON
+    while is_bounded and len(actions) > 1 and len(shown.encode()) > (most or 0):
+        actions.pop()
         shown = rendered()
-        is_bounded = most is not None and self.settings.format is Format.JSON
-        while is_bounded and len(actions) > 1 and len(shown.encode()) > (most or 0):
-            actions.pop()
-            shown = rendered()
-        if shown:
-            self.plain.print(shown)
+    if shown:
+        plain.print(shown)
 
-    def told(
-        self,
-        service: MachineService,
-        outcome: MachineOutcome,
-        options: WriteOptions,
-        notes: Sequence[str] = (),
-        **more: Any,
-    ) -> None:
-        """Print what a write did, or would do; ``notes`` are lines for people."""
-        state = outcome.state
-        events = _events(outcome, options)
-        data = {
-            "dry_run": options.dry_run,
-            "repeated": outcome.repeated,
-            "machine": state.id,
-            "phase": state.phase,
-            "status": state.status,
-            "events": events,
-            **_said(outcome),
-            **_lease(outcome),
-            **({"files": _written(outcome)} if options.dry_run else {}),
-            **more,
-        }
-        files = service.evidence(state)
-        position = outcome.events[-1].position if outcome.events else None
-        self.result(
-            data,
-            lambda: "\n".join(
-                [*notes, *_lines(outcome, options, machine_actions(state, files)), *_left(more)]
-            ),
-            state,
-            files,
-            most=ANSWER,
-            position=position,
-        )
+
+def tell(
+    output: Output,
+    service: MachineService,
+    outcome: MachineOutcome,
+    options: WriteOptions,
+    notes: Sequence[str] = (),
+    **more: Any,
+) -> None:
+    """Print what a write did, or would do; ``notes`` are lines for people."""
+    state = outcome.state
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "machine": state.id,
+        "phase": state.phase,
+        "status": state.status,
+        "events": _events(outcome, options),
+        **_said(outcome),
+        **_lease(outcome),
+        **({"files": _written(outcome)} if options.dry_run else {}),
+        **more,
+    }
+    files = service.evidence(state)
+    position = outcome.events[-1].position if outcome.events else None
+
+    def text() -> str:
+        lines = _lines(outcome, options, machine_actions(state, files))
+        return "\n".join([*notes, *lines, *_left(more)])
+
+    answer(output, data, text, state, files, most=ANSWER, position=position)
 
 
 def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:
@@ -160,7 +147,6 @@ def _lines(
 
 
 def _left(more: Mapping[str, Any]) -> list[str]:
-    """Return what is left for a person to clear away, a line each."""
     found: Mapping[str, Any] = more.get("left") or {}
     lines = [
         f"left: {one_of} {one}"
@@ -173,7 +159,6 @@ def _left(more: Mapping[str, Any]) -> list[str]:
 
 
 def _written(outcome: MachineOutcome) -> list[str]:
-    """Return the files that a dry run's events would be shown in, relative to the root."""
     return list(rendered(outcome.state)) if outcome.planned else []
 
 
@@ -238,84 +223,22 @@ def update_of(values: list[str] | None, data: str | None) -> MachineUpdated:
     return MachineUpdated(changes=changes, layout=layout_of(listed))
 
 
-@dataclass(frozen=True, slots=True)
-class Machines:
-    """An opened root, for commands that only look."""
-
-    root: Root
-    config: Config
-    store: EventStore
-    output: MachineOutput
-
-    def log(self, machine: str) -> MachineLog:
-        """Return the log of a machine."""
-        return MachineLog(self.store, machine, self.root.path)
-
-    def state(self, machine: str, view: Moment | None = None) -> Machine:
-        """Return a machine now, or as it was; raises `StateNotFound`."""
-        return self.log(machine).current(view)
-
-
-def _found(settings: Settings, machine: str | None) -> tuple[Root, Config]:
-    try:
-        return open_root(settings.start, settings.database_url, settings.journal)
-    except NoRoot as error:
-        if machine is None:
-            raise
-        raise StateNotFound(machine, []) from error
-
-
-def is_nowhere(context: typer.Context) -> bool:
-    """Whether there is no root here, nor above."""
-    try:
-        _found(settings_of(context), None)
-    except NoRoot:
-        return True
-    return False
-
-
-def output_of(context: typer.Context) -> MachineOutput:
-    """Return what a command prints with."""
-    return MachineOutput(settings_of(context))
-
-
-@contextmanager
-def looking(context: typer.Context, machine: str | None = None) -> Iterator[Machines]:
-    """Open the root for reading: nothing is written, no lock is taken.
-
-    Raises `NoRoot`, or `StateNotFound` where a machine is named.
-    """
-    settings = settings_of(context)
-    root, config = _found(settings, machine)
-    store = opened(root, read_only=True, as_is=settings.as_is)
-    try:
-        yield Machines(root, config, store, MachineOutput(settings))
-    finally:
-        store.close()
-
-
 @contextmanager
 def acting(
     context: typer.Context, machine: str, dry_run: bool, claim: str | None = None
-) -> Iterator[tuple[MachineService, MachineOutput]]:
+) -> Iterator[tuple[MachineService, Output]]:
     """Open a machine for writing; for a dry run, as a command that only looks does.
 
     ``claim`` is the handle of the claim that the caller shows.
     Raises `StateNotFound`, `AnotherLog`, and `RootElsewhere` where the root is not where it was.
     """
     settings = settings_of(context)
-    require_checked(settings)
-    root, _ = _found(settings, machine)
-    actor = actor_of(settings)
-    store = opened(root, read_only=dry_run, strict=True)
-    try:
+    with acting_in(settings, dry_run, machine) as (root, _, store, actor):
         service = MachineService(root, MachineLog(store, machine, root.path), actor, claim=claim)
         if not dry_run:
             service.log.approvals.require_not_swapped()
             service.settle_place(settings.root_is)
-        yield service, MachineOutput(settings)
-    finally:
-        store.close()
+        yield service, Output(settings)
 
 
 def connect(root: Root, is_there: bool, dry_run: bool) -> EventStore:

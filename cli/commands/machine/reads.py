@@ -3,46 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from cli.commands.machine.output import (
-    MachineId,
-    MachineOutput,
-    Machines,
-    acting,
-    is_nowhere,
-    looking,
-    next_lines,
-    output_of,
-)
-from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
+from cli.commands.machine.output import MachineId, acting, answer, next_lines, tell
+from cli.frame.deciding import DecisionKey, decide, dismissal_of
 from cli.frame.machine_history import whole
 from cli.frame.options import FINDINGS, AsOf, Text, Texts, Writes, argument, option
-from cli.frame.workspace import settings_of
+from cli.frame.workspace import Reading, reading, settings_of
+from cli.terminal.output import Output
 from eventstore.store import EventStore
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look, parse
-from lifecycle.payload.workflow import DriftReverted
 from lifecycle.state.hindrance import hindrances
-from lifecycle.state.workflow import Drift, Workflow
+from lifecycle.state.workflow import Workflow
 from projections.machines.description import described, listed, mermaid, outlined, page
 from projections.machines.documents import documents
 from projections.machines.history import message
 from projections.machines.next_actions import blockers, machine_actions
 from projections.words.text import age, utc_seconds
+from service.errors import NoRoot
 from service.machines import log
-from service.machines import log as place
 from service.machines.adoption import adoption, undecided, waiting
 from service.machines.completing import SHIPPED, from_file, shipped
 from service.machines.evidence import evidence
 from service.machines.inspection import FileDifference, differences, warnings
 from service.machines.log import MachineLog
 from service.machines.news import FilesLook, told
-from service.reading.log import WorkflowLog
 from service.reading.moment import Moment
 from service.root.disk import system_clock, utc_text
 from service.root.root import Root
@@ -51,17 +42,17 @@ from service.root.root import Root
 def get(
     context: typer.Context,
     machine: MachineId,
-    query: Annotated[Text, option("PATH", "Only what stands at a dot path.")] = None,
-    fields: Annotated[Text, option("PATH,…", "Only these fields.")] = None,
+    query: Text = option("PATH", "Only what stands at a dot path."),
+    fields: Text = option("PATH,…", "Only these fields."),
     view: AsOf = None,
 ) -> None:
     """Where a machine stands, or a part of its state."""
     if query is not None and fields is not None:
         raise InvalidInput("--query and --fields exclude each other")
-    with looking(context, machine) as machines:
-        state = machines.state(machine, view)
+    with reading(context, machine) as machines:
+        state = machines.machine(machine).current(view)
         past = view is not None
-        told = [] if past else warnings(machines.root, machines.log(machine), state)
+        told = [] if past else warnings(machines.root, machines.machine(machine), state)
         files = evidence(machines.root.path, state)
         data = _selected(whole(state), query, fields)
 
@@ -72,7 +63,7 @@ def get(
             return "\n".join(lines + next_lines(machine_actions(state, files)))
 
         held = claims(state) if state.leases else None
-        machines.output.result(data, text, state, files, warnings=told, claims=held)
+        answer(machines.output, data, text, state, files, warnings=told, claims=held)
 
 
 def _selected(document: dict[str, Any], query: str | None, fields: str | None) -> Any:
@@ -120,34 +111,31 @@ def check(
     data = {**listed(definition), "transitions": len(definition.transitions)}
     drawing = mermaid(definition)
     sound = f"{definition.id}: sound, {data['phases']} phases, {data['transitions']} transitions"
-    output = MachineOutput(settings_of(context))
-    output.result({**data, "mermaid": drawing}, lambda: f"{sound}\n{drawing}")
+    answer(
+        Output(settings_of(context)), {**data, "mermaid": drawing}, lambda: f"{sound}\n{drawing}"
+    )
 
 
 def describe(
     context: typer.Context,
-    name: Annotated[Text, argument("[TYPE|ID]", "A type, or a machine; else all.")] = None,
-    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
-    diagram: Annotated[
-        bool, option("--mermaid", "Print only the diagram, in Mermaid's language.")
-    ] = False,
-    full: Annotated[
-        bool, option("With guards as data, schemas, reserved fields, diagram.")
-    ] = False,
-    source: Annotated[bool, option("The definition itself, for --definition FILE.")] = False,
+    name: Text = argument("[TYPE|ID]", "A type, or a machine; else all."),
+    definition: Text = option("FILE", "A definition of your own; - is stdin."),
+    diagram: bool = option("--mermaid", "Print only the diagram, in Mermaid's language."),
+    full: bool = option("With guards as data, schemas, reserved fields, diagram."),
+    source: bool = option("The definition itself, for --definition FILE."),
 ) -> None:
     """Print phases, transitions and guards; without a name, which types there are."""
-    output = MachineOutput(settings_of(context))
+    output = Output(settings_of(context))
     found = _found(context, name, definition)
     if name is None and definition is None and not (full or source or diagram):
         rows = [listed(one) for one in found]
-        output.result(rows, lambda: "\n".join(f"{row['id']:<12} {row['title']}" for row in rows))
+        answer(output, rows, lambda: "\n".join(f"{row['id']:<12} {row['title']}" for row in rows))
         return
     show = Definition.source if source else described if full else outlined
     data = [show(one) for one in found]
     tell = _json if source else mermaid if diagram else page
     one = name is not None or definition is not None
-    output.result(data[0] if one else data, lambda: "\n".join(map(tell, found)))
+    answer(output, data[0] if one else data, lambda: "\n".join(map(tell, found)))
 
 
 def _json(definition: Definition) -> str:
@@ -161,58 +149,57 @@ def _found(context: typer.Context, name: str | None, file: str | None) -> list[D
         return [shipped(one) for one in SHIPPED]
     if name in SHIPPED:
         return [shipped(name)]
-    with looking(context, name) as machines:
+    with reading(context, name) as machines:
         return [_of_machine(machines, name)]
 
 
-def _of_machine(machines: Machines, name: str) -> Definition:
+def _of_machine(machines: Reading, name: str) -> Definition:
     """Return the definition of a machine, else the user's own of that name; `StateNotFound`."""
     known = list(log.ids(machines.root, machines.store))
     for id_ in known if name not in known else ():
-        definition = machines.state(id_).definition
+        definition = machines.machine(id_).current().definition
         if definition.id == name:
             return definition
-    return machines.state(name).definition
+    return machines.machine(name).current().definition
 
 
 def differences_of(root: Root, store: EventStore, only: str | None) -> list[FileDifference]:
     """Return the files of a machine, or of all, that are not what the log says."""
     found: list[FileDifference] = []
-    for id_ in place.ids(root, store) if only is None else [only]:
-        log = MachineLog(store, id_, root.path)
-        found += differences(root, log, log.current())
+    for id_ in log.ids(root, store) if only is None else [only]:
+        known = MachineLog(store, id_, root.path)
+        found += differences(root, known, known.current())
     return found
 
 
 def rebuilt(context: typer.Context, only: str | None) -> list[str]:
     """Write the files of a machine, or of all, anew; return those that changed."""
-    with looking(context) as machines:
-        known = [only] if only is not None else place.ids(machines.root, machines.store)
-    return [path for id_ in known for path in _rebuilt(context, id_)]
-
-
-def _rebuilt(context: typer.Context, machine: str) -> list[str]:
-    with acting(context, machine, dry_run=False) as (service, _):
-        return service.files.rebuild()
+    with reading(context) as machines:
+        known = [only] if only is not None else log.ids(machines.root, machines.store)
+    written: list[str] = []
+    for id_ in known:
+        with acting(context, id_, dry_run=False) as (service, _):
+            written += service.files.rebuild()
+    return written
 
 
 def show(context: typer.Context, machine: str, view: Moment | None) -> None:
     """Print a machine's documents, folded from its first event."""
-    with looking(context, machine) as machines:
-        state = machines.state(machine, view)
+    with reading(context, machine) as machines:
+        state = machines.machine(machine).current(view)
         data = documents(state)
-        machines.output.result(data, lambda: json.dumps(data, indent=2), state)
+        answer(machines.output, data, lambda: json.dumps(data, indent=2), state)
 
 
 def drift(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    file: Annotated[Text, argument("[FILE]", "Only this file.")] = None,
-    adopt: Annotated[bool, option("Take the fields over, by the rules.")] = False,
-    field: Annotated[Texts, option("PATH", "Adopt only this one; repeatable.")] = None,
-    revert: Annotated[bool, option("Dismiss the edit; it stays kept.")] = False,
-    detected: Annotated[int | None, option("VERSION", "The edit detected there.")] = None,
+    file: Text = argument("[FILE]", "Only this file."),
+    adopt: bool = option("Take the fields over, by the rules."),
+    field: Texts = option("PATH", "Adopt only this one; repeatable."),
+    revert: bool = option("Dismiss the edit; it stays kept."),
+    detected: int | None = option("VERSION", "The edit detected there."),
     key: DecisionKey = None,
 ) -> None:
     """Show hand edits of a machine's files (exit 7), adopt or revert one."""
@@ -235,31 +222,25 @@ def drift(
             outcome = service.handle(*commands, options=options)
         else:
             line = f"wfctl machine drift {machine} --revert"
-            outcome = decide(service, [_dismissal(edit)], line, key, options)
-        output.told(service, outcome, options)
-
-
-def _dismissal(edit: Drift) -> Decision:
-    command = DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as)
-    return Decision(command, edit.file, dismissal_of(edit.file, edit.version, edit.kept_as))
+            outcome = decide(service, [dismissal_of(edit)], line, key, options)
+        tell(output, service, outcome, options)
 
 
 def _show(context: typer.Context, machine: str, file: str | None) -> None:
-    with looking(context, machine) as machines:
-        log = machines.log(machine)
-        state = log.current()
-        events = {e.version: e.data for e in log.store.read(log.stream)}
+    with reading(context, machine) as machines:
+        known = machines.machine(machine)
+        state = known.current()
+        events = {e.version: e.data for e in known.store.read(known.stream)}
         kept = [_kept(state, one.version, events[one.version]) for one in state.drifts]
-        look = FilesLook(machines.root, log)
+        look = FilesLook(machines.root, known)
         found = [one for one in (*kept, *_now(look, state)) if file in (None, one["file"])]
         text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
-        machines.output.result({"changes": found}, lambda: text, state)
+        answer(machines.output, {"changes": found}, lambda: text, state)
     if found:
         raise typer.Exit(FINDINGS)
 
 
 def _kept(state: Machine, version: int, data: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded edit with what of it nobody decided yet."""
     left = undecided(state, data["file"], data["differences"])
     return {**data, "detected": version, "differences": left}
 
@@ -295,66 +276,49 @@ def _line(change: dict[str, Any]) -> str:
 
 def list_(
     context: typer.Context,
-    type_: Annotated[Text, option("--type", "Only this type.")] = None,
-    phase: Annotated[Text, option("Only in this phase.")] = None,
-    limit: Annotated[
-        int | None, option("--limit", "-n", "N", "Only the N changed last.", min=1)
-    ] = None,
+    type_: Text = option("--type", "Only this type."),
+    phase: Text = option("Only in this phase."),
+    limit: int | None = option("--limit", "-n", "N", "Only the N changed last.", min=1),
     view: AsOf = None,
 ) -> None:
     """Every machine and the staged workflow: phase, age, blockers."""
-    when = view
-    if is_nowhere(context):
-        output_of(context).result([], lambda: "no machine here")
-        return
-    with looking(context) as machines:
-        found = [*_workflow(machines, when), *_machines(machines, when)]
-        rows = [
-            row for row in found if type_ in (None, row["type"]) and phase in (None, row["phase"])
-        ]
-        if limit is not None:
-            rows = sorted(rows, key=lambda row: row["updated"], reverse=True)[:limit]
-        machines.output.result(
-            rows, lambda: "\n".join(map(_listing_line, rows)) or "no machine here"
-        )
+    try:
+        with reading(context) as root:
+            output, found = root.output, list(_listed(root, view))
+    except NoRoot:
+        output, found = Output(settings_of(context)), []
+    rows = [row for row in found if type_ in (None, row["type"]) and phase in (None, row["phase"])]
+    if limit is not None:
+        rows = sorted(rows, key=lambda row: row["updated"], reverse=True)[:limit]
+    answer(output, rows, lambda: "\n".join(map(_listing_line, rows)) or "no machine here")
 
 
-def _machines(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
-    states = (machines.log(id_).state(when) for id_ in log.ids(machines.root, machines.store))
+def _listed(root: Reading, when: Moment | None) -> Iterator[dict[str, Any]]:
+    flow = root.log.state(when) if root.config.workflow is not None else None
+    if flow is not None:
+        held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(flow)]
+        yield _row(flow, "staged workflow", flow.workflow_status or "active", None, held)
     now = utc_text(system_clock()) if when is None else None
-    return [_row(machines, state, now) for state in states if state is not None]
+    for id_ in log.ids(root.root, root.store):
+        state = root.machine(id_).state(when)
+        if state is not None:
+            held = [b["says"] for b in blockers(state, evidence(root.root.path, state), now)]
+            yield _row(state, state.definition.id, state.phase, state.status, held)
 
 
-def _row(machines: Machines, state: Machine, now: str | None) -> dict[str, Any]:
-    files = evidence(machines.root.path, state)
-    held = blockers(state, files, now)
-    return _entry(state.id, state.definition.id, state.phase, state, [b["says"] for b in held])
-
-
-def _entry(
-    id_: str, type_: str, phase: str, state: Machine | Workflow, held: list[str]
+def _row(
+    state: Machine | Workflow, type_: str, phase: str, status: str | None, held: list[str]
 ) -> dict[str, Any]:
-    now = utc_text(system_clock())
     return {
-        "id": id_,
+        "id": state.id,
         "type": type_,
         "phase": phase,
-        "status": state.status if isinstance(state, Machine) else None,
+        "status": status,
         "version": state.head,
         "updated": utc_seconds(state.updated),
-        "age_seconds": age(state.updated, now),
+        "age_seconds": age(state.updated, utc_text(system_clock())),
         "blockers": held,
     }
-
-
-def _workflow(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
-    if machines.config.workflow is None:
-        return []
-    state = WorkflowLog(machines.store, machines.config.stream, machines.root.path).state(when)
-    if state is None:
-        return []
-    held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(state)]
-    return [_entry(state.id, "staged workflow", state.workflow_status or "active", state, held)]
 
 
 def _listing_line(row: dict[str, Any]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from cli.commands.machine.output import ANSWER, MachineId, MachineOutput, acting, looking
+from cli.commands.machine.output import ANSWER, MachineId, acting, answer, tell
 from cli.frame.options import KeyedWrites, Text, option
-from cli.terminal.output import say
+from cli.frame.workspace import reading
+from cli.terminal.output import Output, say
 from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
@@ -33,17 +34,17 @@ def rehydrate(
     context: typer.Context,
     options: KeyedWrites,
     machine: MachineId,
-    resume_from: Annotated[Text, option("TASK", "The task to go on from (conductor).")] = None,
-    start_fresh: Annotated[bool, option("Do not resume: archive it, begin anew.")] = False,
-    go_on: Annotated[bool, option("A person says: resume in spite of what was found.")] = False,
-    bound: Annotated[int, option("--bytes", "The most bytes of the document.", min=LEAST)] = BOUND,
+    resume_from: Text = option("TASK", "The task to go on from (conductor)."),
+    start_fresh: bool = option("Do not resume: archive it, begin anew."),
+    go_on: bool = option("A person says: resume in spite of what was found."),
+    bound: int = option("--bytes", "The most bytes of the document.", min=LEAST, default=BOUND),
 ) -> None:
     """What there is to know after a lost session: drift, blockers, and what is next.
 
     It reads; phased development (dotagent) is also repaired, unless --dry-run.
     """
-    with looking(context, machine) as machines:
-        state = machines.state(machine)
+    with reading(context, machine) as root:
+        state = root.machine(machine).current()
         protocol = state.definition.protocol
         if resume_from is not None and (protocol != "conductor" or start_fresh):
             raise InvalidInput(
@@ -54,10 +55,10 @@ def rehydrate(
             resume = None
             if protocol == "conductor":
                 now = utc_text(system_clock())
-                state = FilesLook(machines.root, machines.log(machine)).foreseen().state
-                resume = track_resumption(machines.root, state, resume_from, now)
-            whole = _read(machines.root, machines.store, state, bound, resume)
-            _print(machines.output, machines.root, whole, state, bound)
+                state = FilesLook(root.root, root.machine(machine)).foreseen().state
+                resume = track_resumption(root.root, state, resume_from, now)
+            whole = _read(root.root, root.store, state, bound, resume)
+            _print(root.output, root.root, whole, state, bound)
             return
     with acting(context, machine, options.dry_run) as (service, output):
         if start_fresh or go_on:
@@ -65,7 +66,7 @@ def rehydrate(
             check_person(service.actor, f"{asked} of {machine}")
         if start_fresh:
             outcome, where = fresh_start(service, options, say)
-            output.told(service, outcome, options, archived=where)
+            tell(output, service, outcome, options, archived=where)
         else:
             _resume(service, output, options, bound, go_on=go_on)
 
@@ -80,12 +81,7 @@ def _read(
 
 
 def _resume(
-    service: MachineService,
-    output: MachineOutput,
-    options: WriteOptions,
-    bound: int,
-    *,
-    go_on: bool,
+    service: MachineService, output: Output, options: WriteOptions, bound: int, *, go_on: bool
 ) -> None:
     found, done = resume_phases(service, options, go_on=go_on)
     state = done[-1].state if done else service.state()
@@ -101,15 +97,14 @@ def _resume(
     _print(output, service.root, whole, state, bound)
 
 
-def _print(output: MachineOutput, root: Root, whole: Document, state: Machine, bound: int) -> None:
+def _print(output: Output, root: Root, whole: Document, state: Machine, bound: int) -> None:
     size = BOUND + ANSWER if bound == BOUND else None
     files = evidence.evidence(root.path, state)
     changed = changed_in(whole["drift"] or [])
-    output.result(whole, lambda: "\n".join(_lines(whole)), state, files, most=size, changed=changed)
+    answer(output, whole, lambda: "\n".join(_lines(whole)), state, files, size, changed)
 
 
 def _lines(whole: Document) -> list[str]:
-    """Return the document for people."""
     flow = whole["workflow"]
     status = f", {flow['status']}" if flow["status"] else ""
     resume = whole.get("resume") or {}
