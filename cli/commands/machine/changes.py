@@ -191,7 +191,7 @@ def approve(
 
 def _planned(
     service: MachineService, approval: str, choice: str | None, withdraw: bool
-) -> decisions.Chosen:
+) -> decisions.Asked:
     question = decisions.question_of(service, approval, choice, withdraws=withdraw)
     asked = decisions.asked(approval, question.choice, withdraw)
     return asked.model_copy(update={"proof": NOBODY})
