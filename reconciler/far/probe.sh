@@ -45,8 +45,9 @@ processes() {
 }
 
 held() { # lock
-    [ -e "$1" ] || { echo free; return; }
-    [ -f "$1" ] || { echo unknown; return; }
+    [ -L "$1" ] && { echo unknown; return; }
+    # A folder or a pipe in its place is no job's lock; to open a pipe would wait.
+    [ -f "$1" ] || { echo free; return; }
     flock -n -s -E 75 "$1" true 2>/dev/null
     case $? in 0) echo free ;; 75) echo held ;; *) echo unknown ;; esac
 }
