@@ -9,7 +9,7 @@ import typer
 from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.program.helping import TOPICS
-from cli.program.tree import COMMANDS
+from cli.program.tree import top
 from cli.terminal.output import Output
 from service.errors import NotFound
 
@@ -38,7 +38,7 @@ def help_(
     told = ["\n".join(words_of(name))] if words_of(name) else []
     if name in TOPICS:
         told.append(TOPICS[name][1])
-    elif not told or name in COMMANDS:
+    elif not told or name in top():
         told.append(of_command(context, name.split()))
     text = "\n\n".join(told)
     output.result({"topic": name, "text": text}, lambda: text)

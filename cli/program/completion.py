@@ -142,10 +142,10 @@ def _names(metavar: str) -> Iterator[str]:
         yield from (shell.value for shell in Shell)
         return
     from cli.program.helping import TOPICS
-    from cli.program.tree import COMMANDS
+    from cli.program.tree import top
     from lifecycle.plan.fields import WORDS_OF_PARAMETER
 
-    commands = (name for name in COMMANDS if not name.startswith("_"))
+    commands = (name for name in top() if not name.startswith("_"))
     yield from dict.fromkeys((*TOPICS, *WORDS_OF_PARAMETER, *commands))
 
 

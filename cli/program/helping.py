@@ -6,10 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cli.program.examples import EVERYWHERE, EXAMPLES
+from cli.program.commands import COMMANDS
 
 #: A type behind a name, which says nothing or says it in a word of the program's own.
 _TYPE = re.compile(r" ?<(bool|int|float|str|path|[\w|.\[\]-]+)( range)?>")
+#: Options that every command takes, as the help of each says.
+_EVERYWHERE = (
+    ("--root DIR", "The workflow's folder; else the nearest upwards with .wfctl/."),
+    ("-o text|json|jsonl", "How results are printed; json is one envelope."),
+    ("--actor KIND:NAME", "Who acts; else WFCTL_ACTOR. `wfctl --help` has the others."),
+)
 _WORDS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH"}
 
 
@@ -48,22 +54,11 @@ def usage_pieces(pieces: list[str]) -> list[str]:
 def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
     """Write what every command takes, and an example of this one."""
     with formatter.section("Everywhere"):
-        formatter.write_dl(EVERYWHERE)
-    examples = _examples(path, is_group=is_group)
+        formatter.write_dl(_EVERYWHERE)
+    names = [name for name in COMMANDS if name.startswith(f"{path} ")][:2] if is_group else [path]
+    examples = [COMMANDS[name][1] for name in names if name in COMMANDS]
     if examples:
         formatter.write("\nExample:\n" + "".join(f"  {line}\n" for line in examples))
-
-
-def _examples(path: str, *, is_group: bool) -> list[str]:
-    if not is_group:
-        return [EXAMPLES[path]] if path in EXAMPLES else []
-    return list(_of_group(path))[:2]
-
-
-def _of_group(path: str) -> Iterator[str]:
-    for name, line in EXAMPLES.items():
-        if name.startswith(f"{path} "):
-            yield line
 
 
 def path_of(context: Any) -> str:
@@ -146,7 +141,7 @@ def manual(program: Any) -> str:
 def _lines(program: Any) -> Iterator[str]:
     yield _HEAD
     yield ".SH OPTIONS OF EVERY COMMAND"
-    for name, text in EVERYWHERE:
+    for name, text in _EVERYWHERE:
         yield from (".TP", f".B {_said(name)}", _said(text))
     yield ".SH COMMANDS"
     for name, command in _commands(program.command):
@@ -180,8 +175,7 @@ def _command(name: str, command: Any, program: Any) -> Iterator[str]:
             is_option = param.param_type_name == "option"
             yield from (".TP", f".B {_said(plain(record[0], is_option=is_option))}")
             yield _said(" ".join(record[1].split())) or r"\&"
-    if name in EXAMPLES:
-        yield from (".PP", "Example:", ".nf", rf"\&  {_said(EXAMPLES[name])}", ".fi")
+    yield from (".PP", "Example:", ".nf", rf"\&  {_said(COMMANDS[name][1])}", ".fi")
 
 
 def _said(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The tree of commands: which there are, and where each is loaded from when it is called."""
+"""The tree of commands, of which each is loaded when it is called."""
 
 from __future__ import annotations
 
@@ -11,112 +11,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from cli.frame.options import spread
+from cli.program.commands import BARE, COMMANDS, GROUPS, HIDDEN, PLUMBING
 from cli.program.shortcuts import taken_as_typed
 
-PORCELAIN = "Porcelain"
-PLUMBING = "Plumbing"
-
-#: Command → where its function lives. A module is only loaded where its command is called.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": (PORCELAIN, "cli.commands.init:init"),
-    "plan": (PORCELAIN, ""),
-    "import": (PORCELAIN, "cli.commands.init:import"),
-    "status": (PORCELAIN, "cli.commands.status:status"),
-    "show": (PORCELAIN, "cli.commands.tasks:show"),
-    "log": (PORCELAIN, "cli.commands.log:log"),
-    "logs": (PORCELAIN, "cli.commands.tasks:logs"),
-    "tasks": (PORCELAIN, "cli.commands.tasks:tasks"),
-    "metrics": (PORCELAIN, "cli.commands.tasks:metrics"),
-    "stage": (PORCELAIN, ""),
-    "dispatch": (PORCELAIN, "cli.commands.dispatch:dispatch"),
-    "wait": (PORCELAIN, "cli.commands.dispatch:wait"),
-    "run": (PORCELAIN, "cli.commands.run:run"),
-    "runner": (PORCELAIN, ""),
-    "session": (PORCELAIN, ""),
-    "report": (PORCELAIN, "cli.commands.export:report"),
-    "rehydrate": (PORCELAIN, "cli.commands.dispatch:rehydrate"),
-    "reconcile": (PORCELAIN, "cli.commands.dispatch:reconcile"),
-    "amend": (PORCELAIN, ""),
-    "rerun": (PORCELAIN, "cli.commands.amend:rerun"),
-    "blame": (PORCELAIN, "cli.commands.why:blame"),
-    "why": (PORCELAIN, "cli.commands.why:why"),
-    "diff": (PORCELAIN, "cli.commands.compare:diff"),
-    "compare": (PORCELAIN, "cli.commands.compare:compare"),
-    "audit": (PORCELAIN, ""),
-    "verify": (PORCELAIN, "cli.commands.verify:verify"),
-    "clean": (PORCELAIN, "cli.commands.clean:clean"),
-    "drift": (PORCELAIN, ""),
-    "consent": (PORCELAIN, ""),
-    "pin": (PORCELAIN, "cli.commands.prove:pin"),
-    "checkpoint": (PORCELAIN, "cli.commands.prove:checkpoint"),
-    "witness": (PORCELAIN, ""),
-    "prove": (PORCELAIN, "cli.commands.prove:prove"),
-    "note": (PORCELAIN, "cli.commands.append:note"),
-    "watch": (PORCELAIN, "cli.commands.status:watch"),
-    "serve": (PORCELAIN, "cli.commands.serve:serve"),
-    "export": (PORCELAIN, "cli.commands.export:export"),
-    "machine": (PORCELAIN, ""),
-    "list": (PORCELAIN, "cli.commands.listing:list"),
-    "inbox": (PORCELAIN, "cli.commands.inbox:inbox"),
-    "mcp": (PORCELAIN, "cli.commands.serve:mcp"),
-    "agent": (PORCELAIN, ""),
-    "demo": (PORCELAIN, "cli.demo.command:demo"),
-    "help": (PORCELAIN, "cli.commands.help:help"),
-    "completion": (PORCELAIN, "cli.program.completion:completion"),
-    "append": (PLUMBING, "cli.commands.append:append"),
-    "replay": (PLUMBING, "cli.commands.events:replay"),
-    "events": (PLUMBING, "cli.commands.events:events"),
-    "fsck": (PLUMBING, "cli.commands.events:fsck"),
-    "schema": (PLUMBING, "cli.commands.events:schema"),
-    "db": (PLUMBING, ""),
-    "__complete": ("", "cli.program.completion:complete"),
-}
-#: Group → its help, then a module of `cli.commands` and commands in it, line by line.
-_GROUPS: dict[str, tuple[str, ...]] = {
-    "agent": (
-        "The plugin for an agent's client: claude, codex, gemini, opencode, other.",
-        "agent.installing install uninstall",
-        "agent.hook hook",
-    ),
-    "amend": (
-        "Definitional changes: proposed, then decided.",
-        "amend propose approve reject list show",
-    ),
-    "audit": (
-        "Questions to the history: table, json or csv.",
-        "audit amendments bypasses transitions retries attempts times queue costs",
-        "audit refused drift sql",
-    ),
-    "consent": ("How a person agrees.", "consent setup"),
-    "db": (
-        "The database behind the log.",
-        "clean upgrade current url trust",
-        "backup copy backup restore salvage",
-        "clean project",
-    ),
-    "drift": ("Hand edits of the files that wfctl writes.", "drift show adopt revert"),
-    "machine": (
-        "Phase machines: feature, debug, refactor, oneshot, dotagent, conductor, your own.",
-        "machine.beginning init import",
-        "machine.reads get list check describe",
-        "machine.changes update transition append task task_claim task_release checkpoint",
-        "machine.changes cancel approve limit",
-        "machine.rehydrating rehydrate",
-        "machine.reads drift",
-    ),
-    "plan": ("A plan: looked at, and applied anew.", "plan check apply"),
-    "runner": ("The autonomous runner.", "run show pause resume attach stop serve"),
-    "session": ("One stretch of work, with a budget.", "session start end show"),
-    "stage": (
-        "One transition or operational field of a stage.",
-        "stage ready prepare launch compute verify complete fail cancel",
-        "dispatch diagnose",
-        "stage retry checkpoint outputs reuse",
-    ),
-    "witness": ("Vouch that logs of others only grow.", "prove watch serve cosign show"),
-}
-#: Groups that say without a command what is wrong, and a command that nobody is told of.
-_BARE, _HIDDEN = frozenset({"db", "stage"}), "runner serve"
 #: Characters of a help's first sentence that are shown.
 _WHOLE = 500
 
@@ -218,47 +115,50 @@ class Group(_Helped, TyperGroup):
             formatter.write_dl(rows)
 
 
+def top() -> list[str]:
+    """Return the commands and groups at the top, in the order of the help."""
+    return list(dict.fromkeys(_first(name) for name in COMMANDS))
+
+
+def _first(name: str) -> str:
+    first = name.split(maxsplit=1)[0]
+    return first if first in GROUPS else name
+
+
 class Commands(Group):
     """The group of all commands."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = _Loaded(COMMANDS, _load)
+        self.commands = _Loaded(top(), _load)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
         """Write the commands in two groups, as the contract has them."""
-        for panel in (PORCELAIN, PLUMBING):
-            names = [name for name, (found, _) in COMMANDS.items() if found == panel]
-            self._section(panel, names, formatter)
+        shown = [name for name in top() if name not in HIDDEN]
+        self._section("Porcelain", [name for name in shown if name not in PLUMBING], formatter)
+        self._section("Plumbing", [name for name in shown if name in PLUMBING], formatter)
 
 
 def _load(name: str) -> Any:
-    if name not in _GROUPS:
-        return _command(name, COMMANDS[name][1])
-    about, *rows = _GROUPS[name]
-    places = {word.replace("_", " "): row.split()[0] for row in rows for word in row.split()[1:]}
+    if name not in GROUPS:
+        return _command(name, name)
+    inner = [one.removeprefix(f"{name} ") for one in COMMANDS if one.startswith(f"{name} ")]
     around = _plain()
-    group = typer.Typer(help=about, no_args_is_help=name not in _BARE)
+    group = typer.Typer(help=GROUPS[name], no_args_is_help=name not in BARE)
     around.add_typer(group, name=name, cls=Group)
     loaded: Any = get_group(around).commands[name]
-    loaded.commands = _Loaded(
-        places,
-        lambda inner: _command(
-            inner,
-            f"cli.commands.{places[inner]}:{inner.split()[-1]}",
-            hidden=f"{name} {inner}" == _HIDDEN,
-        ),
-    )
+    loaded.commands = _Loaded(inner, lambda one: _command(one, f"{name} {one}"))
     return loaded
 
 
-def _command(name: str, place: str, *, hidden: bool = False) -> Any:
-    module, _, attribute = place.partition(":")
-    found = import_module(module)
+def _command(name: str, whole: str) -> Any:
+    place = COMMANDS[whole][0]
+    module = import_module(place if place.startswith("cli.") else f"cli.commands.{place}")
+    word = name.rsplit(maxsplit=1)[-1].strip("_")
     # A command that is named as a word of Python has a line at the end of its function's name.
-    function = getattr(found, f"{attribute}_", None) or getattr(found, attribute)
+    function = getattr(module, f"{word}_", None) or getattr(module, word)
     around = _plain()
-    around.command(name, cls=PlainCommand, hidden=hidden)(spread(function))
+    around.command(name, cls=PlainCommand, hidden=whole in HIDDEN)(spread(function))
     return get_group(around).commands[name]
 
 

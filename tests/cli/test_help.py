@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from cli.program.app import build
+from cli.program.commands import COMMANDS, HIDDEN
 from cli.program.completion import candidates
-from cli.program.examples import EXAMPLES
 from cli.program.helping import TOPICS, _commands
-from cli.program.tree import COMMANDS
+from cli.program.tree import top
 from cli.settings import Settings
 from lifecycle.plan.fields import READ, WORDS_OF_STAGE, WORDS_OF_WORKFLOW
 from tests.cli.manual_page import ON_FILE, page
@@ -47,8 +47,10 @@ def test_the_help_of_a_command_has_all_of_it(name: str) -> None:
 
 def test_every_example_is_of_a_command_and_names_it() -> None:
     """None is left over of what was, and each begins with what it is an example of."""
-    assert set(EXAMPLES) == set(NAMES)
-    for name, line in EXAMPLES.items():
+    assert set(COMMANDS) - HIDDEN == set(NAMES)
+    for name, (_, line) in COMMANDS.items():
+        if name in HIDDEN:
+            continue
         words = shlex.split(line.replace("$(", "").replace(")", ""), comments=True)
         assert words[: 1 + len(name.split())] == ["wfctl", *name.split()], line
 
@@ -56,7 +58,9 @@ def test_every_example_is_of_a_command_and_names_it() -> None:
 def test_every_option_of_an_example_is_one() -> None:
     """What the help says may be pasted."""
     commands = dict(_commands(program()))
-    for name, line in EXAMPLES.items():
+    for name, (_, line) in COMMANDS.items():
+        if name in HIDDEN:
+            continue
         known = {opt for p in commands[name].params for opt in (*p.opts, *p.secondary_opts)}
         own = line.partition("&&")[0]
         given = re.findall(r"(?<=\s)(--[a-z-]+|-[a-z])(?=\s|$)", own)
@@ -91,7 +95,7 @@ def test_help_knows_every_field_of_a_plan(name: str) -> None:
     assert told.code == 0
     place = f"parameters.{name}: " if name in READ else f"{name}, of a "
     assert told.out.startswith(place)
-    assert ("Usage:" in told.out) is (name in COMMANDS)
+    assert ("Usage:" in told.out) is (name in top())
     assert call("help", f"parameters.{name}").code == (0 if name in READ else 3)
 
 
