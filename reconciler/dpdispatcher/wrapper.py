@@ -86,9 +86,10 @@ forget() {
 
 # What was recorded is submitted, and nothing that was put in its place: a copy of it is put back.
 is_recorded() {
-    local found
+    local found=
     [ -n "$$recorded" ] || return 0
-    read -r found _ < <(sha256sum 2> /dev/null < "$$attempt/submission.json")
+    [ ! -f "$$attempt/submission.json" ] ||
+        read -r found _ < <(sha256sum 2> /dev/null < "$$attempt/submission.json")
     [ "$$found" = "$$recorded" ] && return 0
     printf '%s: not the one that was recorded, SHA-256 %s; found %s. It is not submitted.\n' \
         "$$attempt/submission.json" "$$recorded" "$$found" >> "$$log"
@@ -202,6 +203,7 @@ is_over() { # job
 note_alone() { # job
     local said stat
     [ -e "$$1.alone" ] && return
+    [ -f "$$1.started/record" ] || return
     mapfile -t said < "$$1.started/record"
     [ "$${#said[@]}" -ge 5 ] || return
     if read -r stat < "/proc/$${said[-4]}/stat"; then
@@ -241,7 +243,7 @@ await_ends() {
 all_jobs_succeeded() {
     local job code
     for job in "$$attempt"/job-*.started; do
-        [ -e "$${job%.started}.exit" ] || return 1
+        [ -f "$${job%.started}.exit" ] || return 1
         read -r code < "$${job%.started}.exit"
         [ "$$code" = 0 ] || return 1
     done

@@ -1,5 +1,5 @@
 # Looks at attempts where their jobs run and changes nothing. A line a finding: a kind, then
-# values, between tabs; free text in base64. The scheduler is asked before any record is read, so
+# values, between tabs; free text in base64. Only files are read: to open a pipe would wait. The scheduler is asked before any record is read, so
 # that a job which ends in between is seen as ended.
 
 text() { base64 -w 0; }
@@ -7,7 +7,7 @@ text() { base64 -w 0; }
 ids_of() { # scratch …
     local scratch
     for scratch in "$@"; do
-        grep -h . "$scratch"/*/*_job_id 2>/dev/null
+        grep -h -d skip -D skip . "$scratch"/*/*_job_id 2>/dev/null
     done
     echo
 }
@@ -68,8 +68,8 @@ job() { # started folder
     # The shell that was to say so was killed with the command.
     [ -z "$code" ] && [ -e "$base.killed" ] && code=137 ended=$(stat -c %.9Y "$base.killed")
     printf 'job\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$(stat -c %.9Y "$1")" \
-        "$([ -e "$base.unlocked" ] && echo unknown || held "$base.lock")" "$code" "$ended" "$(text <"$1/record" 2>/dev/null)"
-    [ ! -e "$base.code" ] || printf 'command_code\t%s\t%s\n' "$name" "$(head -c 10 "$base.code" | tr -d '\n\t')"
+        "$([ -e "$base.unlocked" ] && echo unknown || held "$base.lock")" "$code" "$ended" "$([ -f "$1/record" ] && text <"$1/record")"
+    [ ! -f "$base.code" ] || printf 'command_code\t%s\t%s\n' "$name" "$(head -c 10 "$base.code" | tr -d '\n\t')"
 }
 
 copy() { # folder, patterns that must be there …

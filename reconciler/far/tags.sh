@@ -22,12 +22,12 @@ is_through_alone() { # copy, the job's records, patterns …
 # A shell that was left tells that others were killed (137), and not how the command ended.
 is_untold() { # the job's records
     local code
-    [ ! -e "$1.exit" ] || { read -r code <"$1.exit" && [ "$code" = 137 ]; }
+    [ ! -e "$1.exit" ] || { [ -f "$1.exit" ] && read -r code <"$1.exit" && [ "$code" = 137 ]; }
 }
 
 tasks_are_tagged() { # copy, what runs the job's tasks
     local tag tags
-    tags=$(grep -oE '[0-9a-f]{40}_task_tag_finished' "$2" | sort -u)
+    tags=$(grep -oE -d skip -D skip '[0-9a-f]{40}_task_tag_finished' "$2" | sort -u)
     for tag in $tags; do
         [ -n "$(find "$1" -name "$tag")" ] || return 1
     done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from reconciler.attempt.observed import ObservedAttempt
 from reconciler.far import ask
 from reconciler.far.answer import read
+from reconciler.host.locks import is_held
 from reconciler.host.program import Listed
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
@@ -55,6 +57,7 @@ def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Obser
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
     )
     assert done.stderr == ""
     return read(done.stdout)["t"], done.stdout
@@ -182,3 +185,25 @@ def test_a_scheduler_that_fails_has_given_no_answer(place: Path, said: str) -> N
     assert answer.queue is not None
     assert answer.queue.listed is None
     assert said in (answer.queue.error or "")
+
+
+@pytest.mark.parametrize("kind", [Path.mkdir, os.mkfifo])
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{HASH}/{JOB}_job_id",
+        f"{HASH}/.{JOB}.sub.run",
+        *(f"job-{JOB}.{end}" for end in ("lock", "exit", "code", "killed", "started/record")),
+    ],
+)
+def test_a_folder_or_a_pipe_in_place_of_a_file_is_not_waited_for(
+    place: Path, name: str, kind: Callable[[Path], None]
+) -> None:
+    """A lock that is no file is held by no job, as for a look on this machine."""
+    there = place / name
+    there.unlink(missing_ok=True)
+    kind(there)
+    found, _ = probed(place, queue=f"#!/bin/sh\necho '12|RUNNING|{place}/{HASH}'\n")
+    (job,) = found.jobs
+    assert job.lock_held is is_held(place / f"job-{JOB}.lock")
+    assert job.lock_held is False
