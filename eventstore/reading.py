@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -19,9 +19,6 @@ from eventstore.event import RecordedEvent
 
 Stored = tuple[Any, ...]
 """Every column of a row, in the order of `verification.Row`."""
-
-if TYPE_CHECKING:
-    from eventstore.verification import StoredRow
 
 #: What a text may fail with that is no envelope: no JSON, no object, no field, not even a text.
 _NO_ENVELOPE = (ValueError, KeyError, TypeError, AttributeError)
@@ -122,34 +119,9 @@ def _said_before(row: Stored) -> str:
 
 
 def _unsound(found: Iterable[Any], stream: str, version: int, previous: str) -> UnsoundLog:
-    from eventstore.verification import StoredRow  # a sound log does not pay for it
+    from eventstore.verification import StoredRow, displaced  # a sound log does not pay for it
 
     row = StoredRow(*found)
-    return UnsoundLog(stream, version, *_what_is_wrong(row, stream, version, previous))
-
-
-def _what_is_wrong(row: StoredRow, stream: str, version: int, previous: str) -> tuple[str, str]:
-    """The kind, as `verification.Finding` names them, and what was expected and found."""
-    if row.version != version:
-        return "gap", f"expected version {version}, found {row.version!r:.80}"
-    text: object = row.text  # a column may hold what it is not declared to
-    if not isinstance(text, str):
-        return "malformed", f"expected a text, found a {type(text).__name__}"
-    found = digest(text.encode("utf-8", "surrogateescape"))
-    if found != row.hash:
-        return "altered", f"expected the text of hash {row.hash!r:.80}, found {found}"
-    try:
-        body = orjson.loads(text)
-        if body["prev_hash"] != previous:
-            said = body["prev_hash"]
-            return "unlinked", f"expected a link to {previous or 'nothing'}, found {said!r:.80}"
-        for name in ("stream", "version", "event_id", "type", "recorded_at"):
-            if body[name] != getattr(row, name):
-                filed = getattr(row, name)
-                return (
-                    "misfiled",
-                    f"expected {name} {body[name]!r:.80}, found it under {filed!r:.80}",
-                )
-    except _NO_ENVELOPE:
-        return "malformed", "expected the JSON of an envelope, found another text"
-    return "misfiled", f"expected an event of {stream}, found one of {row.stream!r:.80}"
+    strange = f"expected an event of {stream}, found one of {row.stream!r:.80}"
+    wrong = ((one.kind, one.message) for one in displaced(row, stream, Link(version - 1, previous)))
+    return UnsoundLog(stream, version, *next(wrong, ("misfiled", strange)))

@@ -93,6 +93,10 @@ def _of_positions(source: RowSource) -> Iterator[Finding]:
         yield Finding(None, None, None, "missing", message)
 
 
+#: Characters of a damaged row that are shown.
+_SHOWN = 400
+
+
 class _Before(NamedTuple):
     """What came before a row of a stream, as far as it could be read."""
 
@@ -153,41 +157,47 @@ def _finding(row: StoredRow, kind: str, message: str) -> Finding:
     return Finding(row.stream, row.version, row.position, kind, message)
 
 
-def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
+def displaced(row: StoredRow, stream: str, after: Link) -> Iterator[Finding]:
+    """What keeps a row from the place behind a link: its columns, its number, its text."""
     if not _well_typed(row):
-        version = before.link.version + 1
-        yield Finding(before.stream, version, None, "malformed", f"columns of {row}")
+        yield Finding(stream, after.version + 1, None, "malformed", f"columns of {row}"[:_SHOWN])
         return
-    yield from _of_place(row, before)
-    yield from _of_text(row, before.link, schema)
-    if row.version == anchor.version and row.hash != anchor.hash:
-        yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
-
-
-def _of_text(row: StoredRow, link: Link, schema: Schema) -> Iterator[Finding]:
+    if row.version != after.version + 1:
+        message = f"expected version {after.version + 1}, found {row.version}"
+        yield Finding(stream, min(row.version, after.version + 1), row.position, "gap", message)
     found = digest(row.text.encode("utf-8", "surrogateescape"))
     if found != row.hash:
-        yield _finding(row, "altered", f"expected the text of hash {row.hash}, found {found}")
+        message = f"expected the text of hash {row.hash:.80}, found {found}"
+        yield _finding(row, "altered", message)
         return
     body = _envelope(row.text)
     if body is None:
         yield _finding(row, "malformed", "expected the JSON of an envelope, found another text")
         return
-    yield from _of_columns(row, body)
-    if row.version == link.version + 1 and body.get("prev_hash") != link.hash:
-        message = f"expected a link to {link.hash}, found {body.get('prev_hash')}"
+    for name in ("stream", "version", "event_id", "type", "recorded_at"):
+        said, filed = body.get(name), getattr(row, name)
+        if said != filed:
+            message = f"expected {name} {said!r:.80}, found it under {filed!r:.80}"
+            yield _finding(row, "misfiled", message)
+    if row.version == after.version + 1 and body.get("prev_hash") != after.hash:
+        message = (
+            f"expected a link to {after.hash or 'nothing'}, found {body.get('prev_hash')!r:.80}"
+        )
         yield _finding(row, "unlinked", message)
-    yield from _of_schema(row, schema)
 
 
-def _of_place(row: StoredRow, before: _Before) -> Iterator[Finding]:
-    expected = before.link.version + 1
-    if row.version != expected:
-        message = f"expected version {expected}, found {row.version}"
-        yield Finding(row.stream, min(row.version, expected), row.position, "gap", message)
+def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
+    wrong = list(displaced(row, before.stream, before.link))
+    yield from wrong
+    if not _well_typed(row):
+        return
     if row.position <= before.position:
         message = f"expected a position after {before.position}, found {row.position}"
         yield _finding(row, "order", message)
+    if not {one.kind for one in wrong} & {"altered", "malformed"}:
+        yield from _of_schema(row, schema)
+    if row.version == anchor.version and row.hash != anchor.hash:
+        yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
 
 
 def _envelope(text: str) -> dict[str, Any] | None:
@@ -196,13 +206,6 @@ def _envelope(text: str) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return body if isinstance(body, dict) else None
-
-
-def _of_columns(row: StoredRow, body: dict[str, Any]) -> Iterator[Finding]:
-    for name in ("stream", "version", "event_id", "type", "recorded_at"):
-        said, filed = body.get(name), getattr(row, name)
-        if said != filed:
-            yield _finding(row, "misfiled", f"expected {name} {said!r}, found it under {filed!r}")
 
 
 def _of_schema(row: StoredRow, schema: Schema) -> Iterator[Finding]:
