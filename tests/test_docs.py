@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,16 @@ def pages() -> Iterator[Path]:
 def test_a_page_that_lists_the_code_says_what_the_code_has(name: str) -> None:
     """Nobody edits it by hand, and nothing new is left out."""
     assert (DOCS / name).read_text("utf-8") == PAGES[name](), MADE
+
+
+def test_every_fragment_of_the_changelog_is_of_a_kind_that_a_release_shows() -> None:
+    """Towncrier passes over a file of another name, and nobody would hear of the change."""
+    config = tomllib.loads((HERE / "pyproject.toml").read_text("utf-8"))["tool"]["towncrier"]
+    kinds = "|".join(kind["directory"] for kind in config["type"])
+    for path in (HERE / config["directory"]).iterdir():
+        assert re.fullmatch(rf"\+[a-z0-9-]+\.({kinds})\.md", path.name), path
+        assert path.read_text("utf-8").strip(), path
+    assert config["start_string"].strip() in (HERE / config["filename"]).read_text("utf-8")
 
 
 def told() -> set[str]:
