@@ -9,9 +9,8 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import refuse_misplaced, refuse_reserved
 from lifecycle.machines.definition import Tasks
 from lifecycle.machines.errors import CircuitOpen, InvalidInput, TaskHeld
-from lifecycle.machines.items import covers
 from lifecycle.machines.machine import Asked, Caller, Document, Machine
-from lifecycle.machines.path import leaves, merged
+from lifecycle.machines.path import covers, leaves, merged
 from lifecycle.machines.payload import MachineTaskChanged
 from lifecycle.machines.shape import below, misfits
 from lifecycle.payload.base import Payload

@@ -19,8 +19,7 @@ from lifecycle.machines.guard import (
     parts,
     path_of,
 )
-from lifecycle.machines.items import COMMITS
-from lifecycle.machines.path import look, parse
+from lifecycle.machines.path import COMMITS, look, parse
 from lifecycle.machines.shape import meant
 from lifecycle.words.cause import problem
 from lifecycle.words.values import span

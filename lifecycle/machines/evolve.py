@@ -11,9 +11,8 @@ from lifecycle.event import Event
 from lifecycle.fold.evolve import with_decision
 from lifecycle.fold.foldable import SET_ASIDE, fold_in
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
-from lifecycle.machines.items import placed, said
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
-from lifecycle.machines.path import merged, parse, put, take_away
+from lifecycle.machines.path import merged, parse, placed, put, said, take_away
 from lifecycle.machines.transition import closed_to
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import restore

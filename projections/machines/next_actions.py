@@ -8,8 +8,8 @@ from typing import Any
 from lifecycle.machines import guard as g
 from lifecycle.machines.definition import DEFINITION, EventKind, Transition
 from lifecycle.machines.guard import Facts, FileFact, Guard, text_of, unmet
-from lifecycle.machines.items import items
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import items
 from projections.words.next_action import NextAction
 from projections.words.text import passed, utc_seconds
 
