@@ -13,7 +13,7 @@ from typing import Any
 from lifecycle.errors import NeedsConsent, undecided
 from lifecycle.event import DECIDED, facts_of
 from lifecycle.machines import payload as p
-from lifecycle.machines.decide_fields import check_fields, record, update
+from lifecycle.machines.decide_fields import check_fields, no_such, record, update
 from lifecycle.machines.decide_tasks import change_task, check_held, claim, release
 from lifecycle.machines.definition import CANCELLED, DEFINITION, trusted
 from lifecycle.machines.errors import (
@@ -35,15 +35,11 @@ Decision = list[Payload]
 
 #: What a machine that has ended takes no more of.
 _CHANGES = frozenset(
-    {
-        "machine.updated",
-        "machine.recorded",
-        "machine.task_changed",
-        "machine.task_claimed",
-        "machine.task_released",
-        "machine.checkpointed",
-    }
+    {"machine.updated", "machine.recorded", "machine.checkpointed"}
+    | {"machine.task_changed", "machine.task_claimed", "machine.task_released"}
 )
+#: What changes tasks; the claims of others are held against it.
+_OF_TASKS = frozenset({"machine.updated", "machine.task_changed"})
 
 
 def decide(
@@ -73,7 +69,6 @@ def decide(
 
 
 def _ended(state: Machine) -> MachineError:
-    """Return why nothing more is recorded of a machine that has ended."""
     if state.phase == CANCELLED:
         return AlreadyCancelled(state.id, state.cancelled_at)
     return InvalidTransition(state.phase, None, "nothing changes any more in a final phase", [])
@@ -90,24 +85,21 @@ def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
 
 def _begin(command: Payload, files: Files) -> Decision:
     if isinstance(command, p.MachineImported):
-        known = trusted(command.definition, command.machine)
         # The options go on to be options: a person chooses among them.
+        known = trusted(command.definition, command.machine)
         earlier = known.marks_on_entry(command.phase, files, options=False)
-        return [_in_order(command.model_copy(update={"earlier": earlier}))]
-    if not isinstance(command, p.MachineCreated):
+    elif isinstance(command, p.MachineCreated):
+        from lifecycle.machines.soundness import load
+
+        known = load(command.definition, command.machine)
+        check_id(known.id_pattern, command.machine)
+        check_fields(known, command.document)
+        earlier = known.marks_on_entry(known.initial, files)
+    else:
         raise StateNotFound(getattr(command, "machine", "?"), [])
-    from lifecycle.machines.soundness import load
-
-    definition = load(command.definition, command.machine)
-    check_id(definition.id_pattern, command.machine)
-    check_fields(definition, command.document)
-    earlier = definition.marks_on_entry(definition.initial, files)
-    return [_in_order(command.model_copy(update={"earlier": earlier}))]
-
-
-def _in_order(command: p.MachineCreated | p.MachineImported) -> Payload:
-    """Return the command with the order of its definition's keys: that of the phases counts."""
-    return command.model_copy(update={"definition_layout": layout_of(command.definition)})
+    # The order of the definition's keys counts: that of the phases does.
+    decided = {"earlier": earlier, "definition_layout": layout_of(command.definition)}
+    return [command.model_copy(update=decided)]
 
 
 def check_id(pattern: str, id_: str) -> None:
@@ -163,11 +155,7 @@ def check_approval(state: Machine, name: str) -> None:
     """Raise where the approval is none of the machine's, or not of its phase."""
     known = state.known_approvals
     if name not in known:
-        raise InvalidInput(
-            f"no approval {name!r}; {state.definition.id} has: {', '.join(known) or 'none'}",
-            approval=name,
-            known=list(known),
-        )
+        raise no_such(state, "approval", "approval", name, known)
     if known[name].phase != state.phase:
         raise InvalidTransition(
             state.phase, None, f"{name} is given in the phase {known[name].phase}", []
@@ -200,12 +188,7 @@ def limit_in_force(state: Machine, loop: str) -> int:
     if state.is_final:
         raise _ended(state)
     if loop not in state.definition.loops:
-        names = ", ".join(state.definition.loops) or "none"
-        raise InvalidInput(
-            f"no loop {loop!r}; {state.definition.id} has: {names}",
-            loop=loop,
-            known=list(state.definition.loops),
-        )
+        raise no_such(state, "loop", "loop", loop, state.definition.loops)
     return state.limit_of(loop)
 
 
@@ -226,8 +209,11 @@ def _cancel(state: Machine, command: p.MachineCancelled, now: Asked) -> Decision
 
 
 def _close(state: Machine, command: DriftAdopted | DriftReverted, now: Asked) -> Decision:
-    waiting = [d for d in state.drifts if d.file == command.file]
-    chosen = [d for d in waiting if command.detected in (None, d.version)]
+    chosen = [
+        one.version
+        for one in state.drifts
+        if one.file == command.file and command.detected in (None, one.version)
+    ]
     if not chosen:
         raise InvalidInput(
             f"no change of {command.file} waits for a decision",
@@ -236,13 +222,10 @@ def _close(state: Machine, command: DriftAdopted | DriftReverted, now: Asked) ->
         )
     if isinstance(command, DriftReverted) and not command.proof:
         raise undecided(command.type, f"wfctl machine drift {state.id} --revert")
-    return [command.model_copy(update={"detected": chosen[-1].version})]
+    return [command.model_copy(update={"detected": chosen[-1]})]
 
 
 Rule = Callable[[Machine, Any, Asked], Decision]
-
-#: What changes tasks; the claims of others are held against it.
-_OF_TASKS = frozenset({"machine.updated", "machine.task_changed"})
 
 _RULES: dict[str, Rule] = {
     "machine.created": _exists,

@@ -10,15 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from pydantic_core import ErrorDetails
 
 from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.guard import (
-    Approved,
-    FileFact,
-    Guard,
-    HasCommit,
-    HasFile,
-    parts,
-    path_of,
-)
+from lifecycle.machines.guard import Approved, FileFact, Guard, HasCommit, HasFile, parts, path_of
 from lifecycle.machines.path import COMMITS, look, parse
 from lifecycle.machines.shape import meant
 from lifecycle.words.cause import problem

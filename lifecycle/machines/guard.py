@@ -286,8 +286,7 @@ _Kind = (
 _NAMES: dict[type, str] = {kind.__origin__: kind.__metadata__[0].tag for kind in get_args(_Kind)}
 _EXPECTED = f"expected an object with one of {', '.join(_NAMES.values())}"
 Guard = Annotated[
-    _Kind,
-    Discriminator(_kind_of, custom_error_type="guard", custom_error_message=_EXPECTED),
+    _Kind, Discriminator(_kind_of, custom_error_type="guard", custom_error_message=_EXPECTED)
 ]
 for _nested in (All, AnyOf, Not):
     _nested.model_rebuild()
