@@ -14,21 +14,9 @@ from typing import Any
 from lifecycle.errors import NeedsConsent, undecided
 from lifecycle.event import DECIDED, facts_of
 from lifecycle.machines import decide_fields as fields_of
+from lifecycle.machines import errors as e
 from lifecycle.machines import payload as p
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Tasks, Transition, trusted
-from lifecycle.machines.errors import (
-    AlreadyCancelled,
-    ApprovalMissing,
-    CircuitOpen,
-    GuardFailed,
-    InvalidInput,
-    InvalidTransition,
-    MachineError,
-    StateAlreadyExists,
-    StateNotFound,
-    TaskHeld,
-    Unmet,
-)
 from lifecycle.machines.evolve import evolve
 from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
 from lifecycle.machines.machine import Asked, Caller, Document, Machine
@@ -68,7 +56,7 @@ def decide(
         return _begin(command, files or {})
     rule = _RULES.get(command.type)
     if rule is None:
-        raise InvalidInput(f"{command.type} is no command of a machine", type=command.type)
+        raise e.InvalidInput(f"{command.type} is no command of a machine", type=command.type)
     decided = rule(state, command, Asked(at, files or {}, caller))
     if decided and state.leases and command.type in _OF_TASKS:
         _check_held(state, after(state, decided, at), at, caller)
@@ -77,10 +65,10 @@ def decide(
     return decided
 
 
-def _ended(state: Machine) -> MachineError:
+def _ended(state: Machine) -> e.MachineError:
     if state.phase == CANCELLED:
-        return AlreadyCancelled(state.id, state.cancelled_at)
-    return InvalidTransition(state.phase, None, "nothing changes any more in a final phase", [])
+        return e.AlreadyCancelled(state.id, state.cancelled_at)
+    return e.InvalidTransition(state.phase, None, "nothing changes any more in a final phase", [])
 
 
 def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
@@ -88,7 +76,7 @@ def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
     head = state.head if state is not None else 0
     result = evolve(state, facts_of(events, at, head), frozenset({DECIDED}))
     if result is None:
-        raise StateNotFound("?", [])
+        raise e.StateNotFound("?", [])
     return result
 
 
@@ -105,7 +93,7 @@ def _begin(command: Payload, files: Files) -> Decision:
         fields_of.check_fields(known, command.document)
         earlier = known.marks_on_entry(known.initial, files)
     else:
-        raise StateNotFound(getattr(command, "machine", "?"), [])
+        raise e.StateNotFound(getattr(command, "machine", "?"), [])
     # The order of the definition's keys counts: that of the phases does.
     decided = {"earlier": earlier, "definition_layout": layout_of(command.definition)}
     return [command.model_copy(update=decided)]
@@ -114,7 +102,7 @@ def _begin(command: Payload, files: Files) -> Decision:
 def check_id(pattern: str, id_: str) -> None:
     """Raise `InvalidInput` for an id that the definition does not allow."""
     if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), id_) is None:
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"the id {id_!r} is not of the form that this type wants: {pattern}",
             id=id_,
             expected=pattern,
@@ -122,7 +110,7 @@ def check_id(pattern: str, id_: str) -> None:
 
 
 def _exists(state: Machine, command: Payload, now: Asked) -> Decision:
-    raise StateAlreadyExists(
+    raise e.StateAlreadyExists(
         state.id,
         f"is here already, in phase {state.phase} at version {state.head}; "
         f"`wfctl machine get {state.id}` shows it.",
@@ -135,7 +123,7 @@ def _transition(state: Machine, command: p.MachineTransitioned, now: Asked) -> D
     if command.to == state.phase:
         return []
     if state.is_final:
-        raise InvalidTransition(state.phase, command.to, "nothing leaves a final phase", [])
+        raise e.InvalidTransition(state.phase, command.to, "nothing leaves a final phase", [])
     files = now.files
     way = _open_way(state, files) if command.to is None else _way_to(state, command.to)
     missing = unmet(way.guard, state.facts(files))
@@ -187,7 +175,7 @@ def check_approval(state: Machine, name: str) -> None:
     if name not in known:
         raise fields_of.no_such(state, "approval", "approval", name, known)
     if known[name].phase != state.phase:
-        raise InvalidTransition(
+        raise e.InvalidTransition(
             state.phase, None, f"{name} is given in the phase {known[name].phase}", []
         )
 
@@ -196,7 +184,7 @@ def check_withdrawal(state: Machine, name: str) -> None:
     """Raise as `check_approval`, and for the definition: it is agreed to once and for all."""
     check_approval(state, name)
     if name == DEFINITION and state.definition_agreed is not None:
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"the definition of {state.id} is agreed to for as long as it lives; "
             f"`wfctl machine cancel {state.id}` gives it up.",
             approval=name,
@@ -224,13 +212,13 @@ def limit_in_force(state: Machine, loop: str) -> int:
 
 def _cancel(state: Machine, command: p.MachineCancelled, now: Asked) -> Decision:
     if state.phase == CANCELLED:
-        raise AlreadyCancelled(state.id, state.cancelled_at)
+        raise e.AlreadyCancelled(state.id, state.cancelled_at)
     if state.is_final:
-        raise InvalidTransition(state.phase, CANCELLED, "nothing leaves a final phase", [])
+        raise e.InvalidTransition(state.phase, CANCELLED, "nothing leaves a final phase", [])
     decided: dict[str, Any] = {"left": state.phase}
     if command.anew:
         if "archive" not in state.definition.files:
-            raise InvalidInput(
+            raise e.InvalidInput(
                 f"{state.definition.id} has no archive: expected one to begin {state.id} anew",
                 machine=state.id,
             )
@@ -245,7 +233,7 @@ def _close(state: Machine, command: DriftAdopted | DriftReverted, now: Asked) ->
         if one.file == command.file and command.detected in (None, one.version)
     ]
     if not chosen:
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"no change of {command.file} waits for a decision",
             file=command.file,
             waiting={str(d.version): d.file for d in state.drifts},
@@ -265,7 +253,7 @@ def _way_to(state: Machine, target: str) -> Transition:
     if way is None:
         known = target in state.definition.phases or target == CANCELLED
         why = "there is no such way" if known else f"no phase {target!r}"
-        raise InvalidTransition(state.phase, target, why, targets(state))
+        raise e.InvalidTransition(state.phase, target, why, targets(state))
     return way
 
 
@@ -281,26 +269,26 @@ def _open_way(state: Machine, files: Files) -> Transition:
         return found[0]
     if found:
         names = [way.to for way in found]
-        raise InvalidTransition(state.phase, None, "more than one way is open; name one", names)
+        raise e.InvalidTransition(state.phase, None, "more than one way is open; name one", names)
     shut = [(way, unmet(way.guard, state.facts(files))) for way in state.ways]
     waiting = [(way, lacks) for way, lacks in shut if len(_approvals(lacks)) == len(lacks)]
     if len(shut) == 1 or len(waiting) == 1:
         raise _refusal(state, *(waiting or shut)[0])
     missing = [{**one, "target": way.to} for way, lacks in shut for one in lacks]
-    raise GuardFailed(state.phase, None, missing, targets(state), _lacking(state, missing))
+    raise e.GuardFailed(state.phase, None, missing, targets(state), _lacking(state, missing))
 
 
-def _approvals(missing: list[Unmet]) -> list[Unmet]:
+def _approvals(missing: list[e.Unmet]) -> list[e.Unmet]:
     return [one for one in missing if one["kind"] == "approved"]
 
 
-def _refusal(state: Machine, way: Transition, missing: list[Unmet]) -> MachineError:
+def _refusal(state: Machine, way: Transition, missing: list[e.Unmet]) -> e.MachineError:
     """Return why a way is not open: every condition, the targets, the shape that is lacking."""
     move = state.last_move
     waits = _approvals(missing)
     if waits and move is not None and move.is_diverted and move.loop is not None:
         approval = state.definition.approval_in(state.phase)
-        return CircuitOpen(
+        return e.CircuitOpen(
             f"loop {move.loop}",
             move.count or 0,
             move.limit or 0,
@@ -309,11 +297,11 @@ def _refusal(state: Machine, way: Transition, missing: list[Unmet]) -> MachineEr
             unmet=missing,
             validTargets=targets(state),
         )
-    kind = ApprovalMissing if len(waits) == len(missing) else GuardFailed
+    kind = e.ApprovalMissing if len(waits) == len(missing) else e.GuardFailed
     return kind(state.phase, way.to, missing, targets(state), _lacking(state, missing))
 
 
-def _lacking(state: Machine, missing: list[Unmet]) -> dict[str, Any]:
+def _lacking(state: Machine, missing: list[e.Unmet]) -> dict[str, Any]:
     """Return the shape of the fields that unmet conditions look at."""
     found: dict[str, Any] = {}
     for steps in (parse(one["path"]) for one in missing if one["path"] is not None):
@@ -325,7 +313,7 @@ def _change_task(state: Machine, command: p.MachineTaskChanged, now: Asked) -> D
     """Accept a new task or a changed one, with the times and attempts that follow."""
     tasks, id_ = state.definition.tasks, state.definition.id
     if tasks is None:
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"{id_} keeps no tasks; `wfctl machine describe {id_}` shows what it records.",
             machine=state.id,
         )
@@ -345,12 +333,12 @@ def _change_task(state: Machine, command: p.MachineTaskChanged, now: Asked) -> D
 
 def _check(state: Machine, tasks: Tasks, command: p.MachineTaskChanged) -> None:
     if not tasks.is_id(command.task):
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"the task id {command.task!r} is not of the form {tasks.pattern}", task=command.task
         )
     listed = state.document.get(tasks.path)
     if listed is not None and not isinstance(listed, list):
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"{tasks.path} is not a list, found {listed!r:.80}; "
             f"`wfctl machine update {state.id} {tasks.path}=[]` begins one in its place.",
             path=tasks.path,
@@ -365,7 +353,7 @@ def _check(state: Machine, tasks: Tasks, command: p.MachineTaskChanged) -> None:
     if command.changes.get("id", command.task) != command.task:
         problems.append("id: a task keeps its id")
     if problems:
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"{command.task}: {'; '.join(problems)}", task=command.task, problems=problems
         )
 
@@ -400,7 +388,7 @@ def _check_attempts(state: Machine, tasks: Tasks, id_: str, used: int) -> None:
     if beyond not in state.approvals and most is not None and used >= most:
         again = f"`wfctl machine approve {state.id} {beyond}` lets it run again."
         instead = again if beyond else "Look at its last error."
-        raise CircuitOpen(f"attempts of {id_}", used, most, instead, task=id_)
+        raise e.CircuitOpen(f"attempts of {id_}", used, most, instead, task=id_)
 
 
 def _claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> Decision:
@@ -410,7 +398,7 @@ def _claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> Decisio
     own = held if held is not None and not held.is_against(now.caller, now.at) else None
     is_own = own is not None and own.is_live(now.at)
     if held is not None and held.is_live(now.at) and not (is_own and command.renew):
-        raise TaskHeld(state.id, command.task, held.by, held.until, is_own=is_own)
+        raise e.TaskHeld(state.id, command.task, held.by, held.until, is_own=is_own)
     until = datetime.fromisoformat(now.at) + timedelta(seconds=command.seconds)
     decided = {
         "by": now.caller.name,
@@ -426,14 +414,14 @@ def _check_claimable(state: Machine, id_: str) -> None:
     tasks, found = state.definition.tasks, state.task(id_)
     if tasks is None or found is None:
         known = [str(task.get("id")) for task in state.tasks[:20]]
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"no task {id_!r}; {state.id} has: {', '.join(known) or 'none'}. "
             f"`wfctl machine task {state.id} TASK --title TEXT` adds one.",
             task=id_,
             known=known,
         )
     if found.get("status") == tasks.done:
-        raise InvalidInput(
+        raise e.InvalidInput(
             f"{id_} is {tasks.done}: there is nothing in it to claim; another task may be free.",
             task=id_,
             status=tasks.done,
@@ -447,7 +435,7 @@ def _release(state: Machine, command: p.MachineTaskReleased, now: Asked) -> Deci
         return []
     is_against = held.is_against(now.caller, now.at)
     if is_against and not command.despite:
-        raise TaskHeld(state.id, command.task, held.by, held.until)
+        raise e.TaskHeld(state.id, command.task, held.by, held.until)
     return [command.model_copy(update={"by": held.by, "despite": is_against})]
 
 
@@ -458,7 +446,7 @@ def _check_held(state: Machine, trial: Machine, at: str, caller: Caller) -> None
     """
     for id_, held in state.leases.items():
         if held.is_against(caller, at) and trial.task(id_) != state.task(id_):
-            raise TaskHeld(state.id, id_, held.by, held.until)
+            raise e.TaskHeld(state.id, id_, held.by, held.until)
 
 
 Rule = Callable[[Machine, Any, Asked], Decision]

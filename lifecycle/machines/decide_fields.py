@@ -32,10 +32,7 @@ ELSEWHERE = {
     "workflow.transition": "transition",
     "state.patched": "update",
     "checkpoint": "checkpoint",
-    "task.added": "task",
-    "task.started": "task",
-    "task.completed": "task",
-    "task.failed": "task",
+    **dict.fromkeys(("task.added", "task.started", "task.completed", "task.failed"), "task"),
 }
 
 
@@ -189,24 +186,20 @@ def check_places(state: Machine, command: Payload) -> None:
     for path in (change.path for change in changes):
         steps = parse(path)
         at = (n for n, one in enumerate(steps) if isinstance(one, int) and one != PAST_THE_END)
-        number = next(at, None)
-        if number is not None:
-            raise _unseen(state, path, written(steps[:number]))
-
-
-def _unseen(state: Machine, path: str, whole: str) -> InvalidInput:
-    update = f"wfctl machine update {state.id}"
-    ways = [f"{update} {whole}[+]=…", f"{update} {path}=… --expected-version N"]
-    tasks = state.definition.tasks
-    if tasks is not None and whole == tasks.path:
-        ways.insert(0, f"wfctl machine task {state.id} TASK --status …")
-    return InvalidInput(
-        f"{path} names an item by its place in {whole}, and somebody else may have changed that "
-        f"list since you looked. Expected: {'; or '.join(f'`{way}`' for way in ways)}, where N is "
-        "the version that you looked at.",
-        path=path,
-        ways=ways,
-    )
+        whole = next((written(steps[:number]) for number in at), None)
+        if whole is None:
+            continue
+        update, tasks = f"wfctl machine update {state.id}", state.definition.tasks
+        ways = [f"{update} {whole}[+]=…", f"{update} {path}=… --expected-version N"]
+        if tasks is not None and whole == tasks.path:
+            ways.insert(0, f"wfctl machine task {state.id} TASK --status …")
+        raise InvalidInput(
+            f"{path} names an item by its place in {whole}, and somebody else may have changed "
+            f"that list since you looked. Expected: {'; or '.join(f'`{way}`' for way in ways)}, "
+            "where N is the version that you looked at.",
+            path=path,
+            ways=ways,
+        )
 
 
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:

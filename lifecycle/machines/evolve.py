@@ -87,16 +87,13 @@ def _no_task(definition: Definition, data: Mapping[str, Any]) -> str | None:
 
 
 def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
-    judged = _JUDGED.get(event.type)
-    if judged is None:
-        _APPLY.get(event.type, _nothing)(draft, event)
-    elif event.hash in accepted and event.data.get("phase", draft.phase) == draft.phase:
+    apply = _JUDGED.get(event.type) or _APPLY.get(event.type)
+    if event.type in _JUDGED:
+        if event.hash not in accepted or event.data.get("phase", draft.phase) != draft.phase:
+            return
         draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
-        judged(draft, event)
-
-
-def _nothing(draft: Machine, event: Event) -> None:
-    """What this version knows nothing of changes nothing."""
+    if apply is not None:
+        apply(draft, event)
 
 
 def _begun(event: Event) -> Machine:

@@ -165,33 +165,34 @@ def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem
 
     Items of a list may share an id; each of them counts.
     """
+    at = parse(path)
     return [
-        ListItem(name, _status(item), covers(written, (*parse(path), step, *leads)))
-        for step, name, item in _places(value)
-        for leads in [("status",) if isinstance(item, dict) else ()]
+        ListItem(name, status, covers(written, (*at, *steps)))
+        for steps, name, status in _places(value)
     ]
 
 
 def items(value: Any) -> list[tuple[str, Any]]:
     """Return the items of a list or object, with their statuses."""
-    return [(name, _status(item)) for _, name, item in _places(value)]
+    return [(name, status) for _, name, status in _places(value)]
 
 
-def _places(value: Any) -> list[tuple[str | int, str, Any]]:
-    """Return the items of a list or object: the step that leads to each, its name, itself."""
+def _places(value: Any) -> Iterator[tuple[Steps, str, Any]]:
+    """Yield each item of a list or object: the steps to its status, its name, its status."""
+    named: Iterable[tuple[str | int, str, Any]] = ()
     if isinstance(value, dict):
-        return [(key, key, item) for key, item in value.items()]
-    if isinstance(value, list):
-        return [(index, _name(item, index), item) for index, item in enumerate(value)]
-    return []
+        named = ((key, key, item) for key, item in value.items())
+    elif isinstance(value, list):
+        named = ((n, _name(item, n), item) for n, item in enumerate(value))
+    for step, name, item in named:
+        if isinstance(item, dict):
+            yield (step, "status"), name, item.get("status")
+        else:
+            yield (step,), name, item
 
 
 def _name(item: Any, index: int) -> str:
     return str(item["id"]) if isinstance(item, dict) and "id" in item else f"[{index}]"
-
-
-def _status(item: Any) -> Any:
-    return item.get("status") if isinstance(item, dict) else item
 
 
 def touches(written: Collection[Steps], steps: Steps) -> bool:

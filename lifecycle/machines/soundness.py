@@ -54,15 +54,10 @@ def problems(definition: Definition) -> list[str]:
     return [*named, *guards] if named else [*guards, *_reach(definition), *_loops(definition)]
 
 
-def _known(definition: Definition, kind: str) -> list[str]:
-    if kind == "status":
-        return definition.statuses.values if definition.statuses is not None else []
-    return list(getattr(definition, f"{kind}s"))
-
-
 def _missing(definition: Definition, place: str, kind: str, *names: str | None) -> Iterator[str]:
     """Yield which of these names there is not, and which there are."""
-    known = _known(definition, kind)
+    statuses = definition.statuses.values if definition.statuses is not None else []
+    known = statuses if kind == "status" else list(getattr(definition, f"{kind}s"))
     for name in names:
         if name not in (None, *known):
             there = f"there is: {', '.join(known) or 'none'}{meant(name, known)}"
@@ -316,17 +311,10 @@ def _items(shape: Shape, path: str, statuses: list[str]) -> Iterator[str]:
     if isinstance(shape, str) and shape not in ("list", "object", "any"):
         yield f"{path} is {shape}: expected a list or an object, whose items have a status"
         return
-    status = _status_of(shape)
-    if isinstance(status, str) and "|" in status:
-        known = status.split("|")
-        wrong = ", ".join(one for one in statuses if one not in known)
-        if wrong:
-            yield f"status: no item of {path} is ever {wrong}; expected some of {', '.join(known)}"
-
-
-def _status_of(shape: Any) -> Shape | None:
-    """Return the shape of an item's status, None where nothing says it."""
-    if isinstance(shape, list):
-        shape = {"*": shape[0]}
-    item = shape.get("*") if isinstance(shape, dict) else None
-    return item.get("status") if isinstance(item, dict) else item
+    item = shape[0] if isinstance(shape, list) else None
+    item = shape.get("*") if isinstance(shape, dict) else item
+    status = item.get("status") if isinstance(item, dict) else item
+    known = status.split("|") if isinstance(status, str) and "|" in status else statuses
+    wrong = ", ".join(one for one in statuses if one not in known)
+    if wrong:
+        yield f"status: no item of {path} is ever {wrong}; expected some of {', '.join(known)}"

@@ -87,8 +87,8 @@ def misfit(type_: str, data: Any) -> str | None:
     Fields that are not there get what they are by default.
     """
     try:
-        check = _compiled(type_) if type_ in _rows() else _anything
-        return check(data) or excess(type_, data)
+        is_known = type_ in _rows() and "." in type_  # a part of data is no type
+        return (_compiled(type_)(data) if is_known else None) or excess(type_, data)
     except RecursionError:
         return "expected values that are not nested so deeply"
 
@@ -113,17 +113,12 @@ def _compiled(shape: str) -> Check:
 
 
 def _value(schema: Schema) -> Check:
-    match schema.get("type"):
-        case "string":
-            return _text(schema)
-        case "integer":
-            return _number(schema, (int,))
-        case "number":
-            return _number(schema, (int, float))
-        case "boolean":
-            return _boolean
-        case _:
-            return _anything
+    kind = schema.get("type")
+    if kind == "string":
+        return _text(schema)
+    if kind in ("integer", "number"):
+        return _number(schema)
+    return _boolean if kind == "boolean" else _anything
 
 
 def _anything(value: Any) -> str | None:
@@ -160,14 +155,18 @@ def _found(value: Any) -> str:
 
 def _text(schema: Schema) -> Check:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
-    pattern = re.compile(schema["pattern"], re.ASCII) if "pattern" in schema else None
     longest = math.inf if most is None else most
-    matches = None if pattern is None else _matching(pattern)
+    is_free, pattern = "pattern" not in schema, re.compile(schema.get("pattern", ""), re.ASCII)
+
+    @lru_cache(maxsize=1024)  # the ids and digests of a log come again and again
+    def matches(value: str) -> bool:
+        # A dollar sign would let a newline through at the end.
+        return pattern.search(value) is not None and not value.endswith("\n")
 
     # Asked of most fields of every event that is read: what is right is known in one look.
     def check(value: Any) -> str | None:
         if isinstance(value, str) and least <= len(value) <= longest:
-            if matches is None or matches(value):
+            if is_free or matches(value):
                 return None
             return f"expected text that matches {schema['pattern']}, {_found(value)}"
         if not isinstance(value, str):
@@ -177,23 +176,13 @@ def _text(schema: Schema) -> Check:
     return check
 
 
-def _matching(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    """Return whether a text matches; the ids and digests of a log come again and again."""
-
-    @lru_cache(maxsize=1024)
-    def matches(value: str) -> bool:
-        # A dollar sign would let a newline through at the end.
-        return pattern.search(value) is not None and not value.endswith("\n")
-
-    return matches
-
-
-def _number(schema: Schema, types: tuple[type, ...]) -> Check:
-    """A finite number of these types, within the bounds of its schema."""
+def _number(schema: Schema) -> Check:
+    """A finite number, within the bounds of its schema."""
+    is_whole = schema["type"] == "integer"
+    types, name = ((int,), "whole number") if is_whole else ((int, float), "number")
     least = schema.get("minimum", -MAX_NUMBER)
     most = schema.get("maximum", MAX_NUMBER)
     below = schema.get("exclusiveMaximum", math.inf)
-    name = "number" if float in types else "whole number"
 
     def check(value: Any) -> str | None:
         if type(value) in types and least <= value <= most and value < below:

@@ -227,11 +227,8 @@ class StageInvalidated(StagePayload):
     reason: str | None = None
 
 
-class StageSkipped(StagePayload):
+class StageSkipped(StageInvalidated):
     """A person decided that the stage is not needed."""
-
-    amendment: AmendmentId
-    reason: str | None = None
 
 
 class StageBlocked(StagePayload):
