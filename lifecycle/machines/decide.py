@@ -89,7 +89,10 @@ def _begin(command: Payload, files: Files) -> Decision:
         from lifecycle.machines.soundness import load
 
         known = load(command.definition, command.machine)
-        check_id(known.id_pattern, command.machine)
+        pattern, id_ = known.id_pattern, command.machine
+        if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), id_) is None:
+            why = f"the id {id_!r} is not of the form that this type wants: {pattern}"
+            raise e.InvalidInput(why, id=id_, expected=pattern)
         fields_of.check_fields(known, command.document)
         earlier = known.marks_on_entry(known.initial, files)
     else:
@@ -97,16 +100,6 @@ def _begin(command: Payload, files: Files) -> Decision:
     # The order of the definition's keys counts: that of the phases does.
     decided = {"earlier": earlier, "definition_layout": layout_of(command.definition)}
     return [command.model_copy(update=decided)]
-
-
-def check_id(pattern: str, id_: str) -> None:
-    """Raise `InvalidInput` for an id that the definition does not allow."""
-    if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), id_) is None:
-        raise e.InvalidInput(
-            f"the id {id_!r} is not of the form that this type wants: {pattern}",
-            id=id_,
-            expected=pattern,
-        )
 
 
 def _exists(state: Machine, command: Payload, now: Asked) -> Decision:
@@ -175,9 +168,8 @@ def check_approval(state: Machine, name: str) -> None:
     if name not in known:
         raise fields_of.no_such(state, "approval", "approval", name, known)
     if known[name].phase != state.phase:
-        raise e.InvalidTransition(
-            state.phase, None, f"{name} is given in the phase {known[name].phase}", []
-        )
+        why = f"{name} is given in the phase {known[name].phase}"
+        raise e.InvalidTransition(state.phase, None, why, [])
 
 
 def check_withdrawal(state: Machine, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from lifecycle.machines import payload as p
 from lifecycle.machines.definition import MOST_ROUNDS, Definition, EventKind
 from lifecycle.machines.errors import GuardFailed, InvalidInput, InvalidTransition, ReservedField
-from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
+from lifecycle.machines.guard import FileFact, HasFile, unmet
 from lifecycle.machines.machine import Asked, Machine
 from lifecycle.machines.path import (
     PAST_THE_END,
@@ -251,8 +251,7 @@ def _check_output(state: Machine, name: str, files: Mapping[str, FileFact]) -> N
     facts = state.facts(files)
     missing = [
         one
-        for way in state.definition.ways(state.phase)
-        for part in parts(way.guard)
+        for part in state.definition.conditions(state.phase)
         if isinstance(part, HasFile) and part.file == output
         for one in unmet(part, facts)
     ]

@@ -233,6 +233,10 @@ class Definition(_Part):
         """Return the transitions from a phase, in the order they are written."""
         return [way for way in self.transitions if way.source == phase]
 
+    def conditions(self, phase: str) -> list[Guard]:
+        """Return what the guards of the ways from a phase ask for, each by itself."""
+        return [part for way in self.ways(phase) for part in parts(way.guard)]
+
     def is_final(self, phase: str) -> bool:
         """Whether nothing leaves the phase."""
         return phase == CANCELLED or self.phases[phase].final
@@ -243,7 +247,7 @@ class Definition(_Part):
 
     def files_looked_at(self, phase: str) -> set[str]:
         """Return the patterns of the files that guards of a phase look at; `COMMITS` for git."""
-        looking = [part for way in self.ways(phase) for part in parts(way.guard)]
+        looking = self.conditions(phase)
         of_git = {COMMITS for part in looking if isinstance(part, HasCommit) and part.newer_than}
         return of_git | {part.file for part in looking if isinstance(part, HasFile)}
 
@@ -285,11 +289,8 @@ class Definition(_Part):
 
         Without ``options`` those that a person chooses among are left out.
         """
-        if not any(
-            isinstance(part, HasFile | HasCommit) and part.newer_than == "phase"
-            for way in self.ways(phase)
-            for part in parts(way.guard)
-        ):
+        looking = [one for one in self.conditions(phase) if isinstance(one, HasFile | HasCommit)]
+        if all(part.newer_than is None for part in looking):
             return {}
         patterns = self._all_files_of(phase) if options else self.files_looked_at(phase)
         known = [files[one] for one in sorted(patterns) if one in files]

@@ -345,10 +345,6 @@ class Facts(NamedTuple):
     #: The loop whose limit led into the phase.
     diverted_by: str | None = None
 
-    def is_new(self, path: str) -> bool:
-        """Whether a field, or a part of it, was written since the phase was entered."""
-        return touches(self.written, parse(path))
-
     def value(self, path: str) -> Any:
         """Return a field's value, its default where there is none."""
         steps = parse(path)
@@ -367,8 +363,9 @@ def unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
             lacks = [unmet(part, facts) for part in inner]
             return [] if [] in lacks else [one for part in lacks for one in part]
     path, found = path_of(guard), guard._instead(facts)  # noqa: SLF001 - a condition of this file
-    if found is _MET and path is not None and isinstance(guard, _OfField):
-        found = _MET if guard.newer_than is None or facts.is_new(path) else _OLD
+    is_bound = isinstance(guard, _OfField) and guard.newer_than == "phase"
+    if found is _MET and is_bound and path and not touches(facts.written, parse(path)):
+        found = _OLD  # neither it nor a part of it was written since the phase was entered
     if found is _MET:
         return []
     kind = _NAMES[type(guard)]

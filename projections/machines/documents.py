@@ -13,7 +13,6 @@ Document = dict[str, Any]
 LOOP = "fix-cycle"
 #: The part of the file that the engine writes.
 OWN = "loop_state"
-_UNKNOWN_AGENT = "unspecified"
 #: How many of the earlier stays in a step its checkpoint shows.
 _PAST = 10
 
@@ -79,7 +78,7 @@ def _checkpoint(machine: Machine, visit: Visit, found: Document) -> Document:
         "status": visit.status,
         "started_at": utc_seconds(visit.started_at or visit.entered_at),
         "completed_at": utc_seconds(visit.ended_at),
-        "agent": agent or _UNKNOWN_AGENT,
+        "agent": agent or "unspecified",
         **_with_error(visit.status, data),
         "last_updated": utc_seconds(visit.updated_at or visit.entered_at),
     }
@@ -150,8 +149,7 @@ def phase(machine: Machine) -> Document:
     return found
 
 
-def execution(machine: Machine) -> Document:
-    """Return the document of ``execution.json``."""
+def _execution(machine: Machine) -> Document:
     extra, tasks = machine.document.get("execution"), machine.document.get("tasks")
     return {"tasks": [], **_objects(extra)} | {"tasks": tasks or []}
 
@@ -174,7 +172,7 @@ def _stands(machine: Machine, given: Given) -> bool:
 _ALWAYS: Document = {"artifacts": {}, "tasks": [], "worktrees": {}, "reviews": {}, "synthesis": {}}
 
 
-def state(machine: Machine) -> Document:
+def _state(machine: Machine) -> Document:
     """Return the file's document; what begins with ``_`` is the engine's."""
     known = {key: value for key, value in _ALWAYS.items() if key in machine.definition.fields}
     found = {
@@ -200,13 +198,12 @@ def state(machine: Machine) -> Document:
 
 def documents(machine: Machine) -> dict[str, Document]:
     """Return each file of the machine as its document: role → document."""
-    match machine.definition.protocol:
-        case "dotagent":
-            return {"phase": phase(machine), "execution": execution(machine)}
-        case "conductor":
-            return {"metadata": metadata(machine)}
-        case _:
-            return {"state": state(machine)}
+    protocol = machine.definition.protocol
+    if protocol == "dotagent":
+        return {"phase": phase(machine), "execution": _execution(machine)}
+    if protocol == "conductor":
+        return {"metadata": metadata(machine)}
+    return {"state": _state(machine)}
 
 
 def paths(machine: Machine) -> dict[str, str]:
@@ -217,11 +214,9 @@ def paths(machine: Machine) -> dict[str, str]:
 
 
 def rendered(machine: Machine) -> dict[str, bytes]:
-    """Return each file: path relative to the root → its bytes."""
+    """Return each file: path relative to the root → UTF-8 JSON, a newline at the end."""
     places = paths(machine)
-    return {places[role]: to_bytes(document) for role, document in documents(machine).items()}
-
-
-def to_bytes(document: Document) -> bytes:
-    """Return UTF-8 JSON, 2-space indent, a newline at the end."""
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    return {
+        places[role]: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+        for role, document in documents(machine).items()
+    }
