@@ -163,7 +163,7 @@ def _proven(state: Machine, command: p.MachineApproved | p.MachineWithdrawn) -> 
 
 
 def check_approval(state: Machine, name: str) -> None:
-    """Raise where the approval is none of the machine's, or not of its phase."""
+    """Raise if the machine has no such approval, or it is of another phase."""
     known = state.known_approvals
     if name not in known:
         raise fields_of.no_such(state, "approval", "approval", name, known)
@@ -194,7 +194,7 @@ def _limit(state: Machine, command: p.MachineLimited, now: Asked) -> Decision:
 
 
 def limit_in_force(state: Machine, loop: str) -> int:
-    """Return how often a loop may go; raises for none of the machine's, and where it has ended."""
+    """Return how often a loop may go; raises if there is no such loop, or the machine has ended."""
     if state.is_final:
         raise _ended(state)
     if loop not in state.definition.loops:
@@ -432,7 +432,7 @@ def _release(state: Machine, command: p.MachineTaskReleased, now: Asked) -> Deci
 
 
 def _check_held(state: Machine, trial: Machine, at: str, caller: Caller) -> None:
-    """Raise `TaskHeld` where ``trial`` has a task otherwise that somebody else has claimed.
+    """Raise `TaskHeld` if ``trial`` has a task otherwise that somebody else has claimed.
 
     This holds for every way to write it: by its name, by its place, or with the whole list.
     """

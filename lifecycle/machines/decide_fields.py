@@ -203,7 +203,7 @@ def check_places(state: Machine, command: Payload) -> None:
 
 
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:
-    """Raise where a first state holds reserved fields or values that do not fit."""
+    """Raise if a first state holds reserved fields or values that do not fit."""
     limits = [parse(one.limit_from) for one in definition.loops.values() if one.limit_from]
     for path in leaves(document):
         if path in limits:
@@ -246,7 +246,7 @@ def record(state: Machine, command: p.MachineRecorded, now: Asked) -> list[Paylo
 
 
 def _check_output(state: Machine, name: str, files: Mapping[str, FileFact]) -> None:
-    """Raise `GuardFailed` where the output that a way out of the phase asks for is not there."""
+    """Raise `GuardFailed` if the output that a way out of the phase asks for is not there."""
     output = state.definition.phases[state.phase].output
     facts = state.facts(files)
     missing = [
@@ -325,7 +325,7 @@ _COMMON = frozenset(
 def _place_of(definition: Definition, path: Steps) -> tuple[str, str | None] | None:
     """Return the place of a known name that stands in free data, and what is done instead.
 
-    The latter is None where the name is written at its place; the whole is None where a path
+    The latter is None if the name is written at its place; the whole is None if a path
     leads to a place of the definition or of its protocol, or to names that neither knows.
     """
     known = _known(definition)

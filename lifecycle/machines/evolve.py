@@ -42,7 +42,7 @@ def steps(
 ) -> Iterator[tuple[E, Machine]]:
     """Yield each event with the state after it: one object, changed in place, the caller's own.
 
-    Raises `NoWorkflow` where the first event begins no machine.
+    Raises `NoWorkflow` if the first event begins no machine.
     """
     for event in events:
         if draft is None:
@@ -56,7 +56,7 @@ def steps(
 
 
 def _unfit(draft: Machine, event: Event) -> str | None:
-    """Return why an event means nothing in this state, None where it may mean something."""
+    """Return why an event means nothing in this state, None if it may mean something."""
     data, definition = event.data, draft.definition
     match event.type:
         case "machine.task_changed":
@@ -290,7 +290,7 @@ def _drift_closed(draft: Machine, event: Event) -> None:
 
 
 def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
-    """Return why a recorded change of phase counts for nothing, None where it counts.
+    """Return why a recorded change of phase counts for nothing, None if it counts.
 
     It must be a way of the definition, and the approvals that the way asks for must have been
     given, for the values that the fields have. What else a guard asks for was looked at when the

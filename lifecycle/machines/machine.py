@@ -88,7 +88,7 @@ class Given:
 
 
 class Bound(NamedTuple):
-    """What an approval was given for; None where its event is of a time that recorded none."""
+    """What an approval was given for; None if its event is of a time that recorded none."""
 
     #: Path → SHA-256 in hex.
     files: dict[str, str] | None = None
@@ -174,7 +174,7 @@ class Machine:
     signers: list[str] = field(default_factory=list)
     #: Nobody at a terminal has agreed to the signers yet.
     has_new_signers: bool = False
-    #: Whether a person agreed to a definition of one's own; None where nobody was to be asked.
+    #: Whether a person agreed to a definition of one's own; None if nobody was to be asked.
     definition_agreed: bool | None = None
     drifts: list[Drift] = field(default_factory=list)
     #: Hand edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
@@ -212,12 +212,12 @@ class Machine:
 
     @property
     def last_move(self) -> Move | None:
-        """How the machine came into its phase, None where it began there."""
+        """How the machine came into its phase, None if it began there."""
         return self.moves[-1] if self.moves else None
 
     @property
     def diverted_by(self) -> str | None:
-        """The loop whose limit led into the phase, None where the machine came in otherwise."""
+        """The loop whose limit led into the phase, None if the machine came in otherwise."""
         move = self.last_move
         return move.loop if move is not None and move.is_diverted else None
 
@@ -345,7 +345,7 @@ class Machine:
         return tasks_in(self.document, kept) if kept is not None else []
 
     def task(self, id_: str) -> Document | None:
-        """Return a task, None where there is none of this id."""
+        """Return a task, None if there is none of this id."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
 
     def steps_to(self, task: Document) -> Steps:

@@ -44,7 +44,7 @@ def parse(text: str) -> Steps:
 
 
 def writable(text: str) -> Steps:
-    """Return the parts of a path to write at; raises `InvalidInput` where it leads too deep."""
+    """Return the parts of a path to write at; raises `InvalidInput` if it leads too deep."""
     steps = parse(text)
     if len(steps) > MOST_PARTS:
         raise InvalidInput(
@@ -67,7 +67,7 @@ def written(steps: Steps) -> str:
 
 
 def look(document: Any, steps: Steps) -> Any:
-    """Return what stands at a path, None where nothing does."""
+    """Return what stands at a path, None if nothing does."""
     for step in steps:
         if isinstance(step, int):
             holds = isinstance(document, list) and 0 <= step < len(document)
@@ -81,7 +81,7 @@ def put(document: dict[str, Any], steps: Steps, value: Any) -> None:
     """Write ``value`` at a path of ``document``, in place.
 
     Missing objects on the way are made; objects merge deep, anything else is replaced; one slot
-    past the end of a list appends. Raises `InvalidInput` where something else is in the way.
+    past the end of a list appends. Raises `InvalidInput` if something else is in the way.
     """
     here: Any = document
     for number, (step, following) in enumerate(pairwise(steps), 1):

@@ -40,7 +40,7 @@ def faults(shape: Shape, place: str) -> list[str]:
 
 
 def below(shape: Shape, steps: Steps) -> Shape | None:
-    """Return the shape at a path, None where the shape knows of nothing there."""
+    """Return the shape at a path, None if the shape knows of nothing there."""
     for step in steps:
         if shape in ("any", "object", "list"):
             return "any"
@@ -52,7 +52,7 @@ def below(shape: Shape, steps: Steps) -> Shape | None:
 
 
 def nearest_name(shape: Shape, steps: Steps) -> str | None:
-    """Return the known field that a path misspells, None where it names one or none is near."""
+    """Return the known field that a path misspells, None if it names one or none is near."""
     for number, step in enumerate(steps):
         here = below(shape, steps[:number])
         if isinstance(here, dict) and isinstance(step, str) and not {step, "*"} & here.keys():
@@ -61,7 +61,7 @@ def nearest_name(shape: Shape, steps: Steps) -> str | None:
 
 
 def near(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that another one misspells, None where none is near."""
+    """Return the name that another one misspells, None if none is near."""
     from difflib import get_close_matches  # of no use to most commands
 
     known = {key.lower(): key for key in names}

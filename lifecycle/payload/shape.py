@@ -38,7 +38,7 @@ from lifecycle.words.values import (
 
 Schema = Mapping[str, Any]
 Check = Callable[[Any], str | None]
-"""A value → what is wrong with it, None where nothing is."""
+"""A value → what is wrong with it, None if nothing is."""
 
 
 def _texts(pattern: str, most: int | None = None) -> Schema:
@@ -82,7 +82,7 @@ def _rows() -> dict[str, list[str]]:
 
 
 def misfit(type_: str, data: Any) -> str | None:
-    """Return what of an event's data is not as its type has it, None where all is.
+    """Return what of an event's data is not as its type has it, None if all is.
 
     Fields that are not there get what they are by default.
     """
@@ -232,7 +232,7 @@ def _object(rows: list[str]) -> Check:
 def _completed(
     value: dict[str, Any], names: AbstractSet[str], given: Mapping[str, str]
 ) -> str | None:
-    """Give an object the fields that it may leave out; return why it is none all the same."""
+    """Give an object the fields that it may leave out; return what is wrong all the same."""
     unknown = value.keys() - names
     if unknown:
         return f"expected no field {min(unknown)!r:.80}"

@@ -36,7 +36,7 @@ _ALL = frozenset({"pending", "ready", "invalidated", "failed", "completed", *ACT
 
 
 def first_breach(events: Iterable[tuple[Data, str]]) -> Breach | None:
-    """Return the first event that cannot be, None where all can.
+    """Return the first event that cannot be, None if all can.
 
     ``events`` are envelopes in order of version, each lifted to the schema of today, with its hash.
     """
