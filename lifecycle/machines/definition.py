@@ -10,17 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from pydantic_core import ErrorDetails
 
 from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.guard import (
-    Approved,
-    FileFact,
-    Guard,
-    HasCommit,
-    HasFile,
-    parts,
-    path_of,
-)
-from lifecycle.machines.items import COMMITS
-from lifecycle.machines.path import look, parse
+from lifecycle.machines.guard import Approved, FileFact, Guard, HasCommit, HasFile, parts, path_of
+from lifecycle.machines.path import COMMITS, look, parse
 from lifecycle.machines.shape import meant
 from lifecycle.words.cause import problem
 from lifecycle.words.values import span
@@ -242,6 +233,10 @@ class Definition(_Part):
         """Return the transitions from a phase, in the order they are written."""
         return [way for way in self.transitions if way.source == phase]
 
+    def conditions(self, phase: str) -> list[Guard]:
+        """Return what the guards of the ways from a phase ask for, each by itself."""
+        return [part for way in self.ways(phase) for part in parts(way.guard)]
+
     def is_final(self, phase: str) -> bool:
         """Whether nothing leaves the phase."""
         return phase == CANCELLED or self.phases[phase].final
@@ -252,7 +247,7 @@ class Definition(_Part):
 
     def files_looked_at(self, phase: str) -> set[str]:
         """Return the patterns of the files that guards of a phase look at; `COMMITS` for git."""
-        looking = [part for way in self.ways(phase) for part in parts(way.guard)]
+        looking = self.conditions(phase)
         of_git = {COMMITS for part in looking if isinstance(part, HasCommit) and part.newer_than}
         return of_git | {part.file for part in looking if isinstance(part, HasFile)}
 
@@ -278,9 +273,9 @@ class Definition(_Part):
     def files_from_here(self, phase: str) -> set[str]:
         """Return the patterns for a phase, and for the phases that may come next."""
         ways = self.ways(phase)
-        exits = [self.loops[way.loop].on_limit for way in ways if way.loop is not None]
-        near = [phase, *(way.to for way in ways), *exits]
-        return {pattern for one in near for pattern in self._all_files_of(one)}
+        exits = {self.loops[way.loop].on_limit for way in ways if way.loop is not None}
+        near = {phase, *(way.to for way in ways), *exits}
+        return set().union(*map(self._all_files_of, near))
 
     def _all_files_of(self, phase: str) -> set[str]:
         """Return what guards of a phase look at, and what a person chooses among in it."""
@@ -294,13 +289,11 @@ class Definition(_Part):
 
         Without ``options`` those that a person chooses among are left out.
         """
-        is_bound = any(
-            isinstance(part, HasFile | HasCommit) and part.newer_than == "phase"
-            for way in self.ways(phase)
-            for part in parts(way.guard)
-        )
+        looking = [one for one in self.conditions(phase) if isinstance(one, HasFile | HasCommit)]
+        if all(part.newer_than is None for part in looking):
+            return {}
         patterns = self._all_files_of(phase) if options else self.files_looked_at(phase)
-        known = [files[one] for one in sorted(patterns) if is_bound and one in files]
+        known = [files[one] for one in sorted(patterns) if one in files]
         return {name: mark for fact in known for name, mark in fact.marks.items()}
 
     def with_limits(self, limits: Mapping[str, int]) -> Definition:
@@ -335,26 +328,25 @@ def trusted(data: Any, name: str = "given") -> Definition:
         raise InvalidDefinition(name, [_problem(e) for e in error.errors()]) from error
 
 
+#: A place in a definition, by the names of objects with any keys and of lists → its part.
+_PARTS: dict[tuple[object, ...], type[_Part]] = {
+    (): Definition,
+    ("statuses",): Statuses,
+    ("tasks",): Tasks,
+    ("phases", "*"): Phase,
+    ("transitions", "*"): Transition,
+    ("loops", "*"): Loop,
+    ("approvals", "*"): Approval,
+    ("events", "*"): EventKind,
+    ("blockers", "*"): Blocker,
+}
+
+
 def _problem(error: ErrorDetails) -> str:
     """Return what is wrong; of a key that there is not, with the nearest that there is."""
     if error["type"] != "extra_forbidden":
         return problem(error)
-    kind = _kind_at(error["loc"][:-1])
-    known = [field.alias or key for key, field in kind.model_fields.items()] if kind else []
-    return problem(error) + meant(error["loc"][-1], known)
-
-
-def _kind_at(place: tuple[int | str, ...]) -> type[_Part] | None:
-    """Return the part of a definition that stands at a place, None inside of a guard."""
-    if not place:
-        return Definition
-    single: dict[object, type[_Part]] = {"statuses": Statuses, "tasks": Tasks}
-    several: dict[object, type[_Part]] = {
-        "phases": Phase,
-        "transitions": Transition,
-        "loops": Loop,
-        "approvals": Approval,
-        "events": EventKind,
-        "blockers": Blocker,
-    }
-    return {1: single, 2: several}.get(len(place), {}).get(place[0])
+    *place, key = error["loc"]
+    kind = _PARTS.get((*place[:1], *("*" for _ in place[1:])))
+    known = [field.alias or name for name, field in kind.model_fields.items()] if kind else []
+    return problem(error) + meant(key, known)

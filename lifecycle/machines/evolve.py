@@ -11,10 +11,9 @@ from lifecycle.event import Event
 from lifecycle.fold.evolve import with_decision
 from lifecycle.fold.foldable import SET_ASIDE, fold_in
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
-from lifecycle.machines.items import placed, said
+from lifecycle.machines.guard import lets_through
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
-from lifecycle.machines.path import merged, parse, put, take_away
-from lifecycle.machines.transition import closed_to
+from lifecycle.machines.path import merged, parse, placed, put, said, take_away
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import restore
 
@@ -43,7 +42,7 @@ def steps(
 ) -> Iterator[tuple[E, Machine]]:
     """Yield each event with the state after it: one object, changed in place, the caller's own.
 
-    Raises `NoWorkflow` where the first event begins no machine.
+    Raises `NoWorkflow` if the first event begins no machine.
     """
     for event in events:
         if draft is None:
@@ -57,50 +56,44 @@ def steps(
 
 
 def _unfit(draft: Machine, event: Event) -> str | None:
-    """Return why an event means nothing in this state, None where it may mean something."""
-    if event.type == "machine.task_changed":
-        return _no_task(draft, event)
-    if event.type == "machine.task_claimed":
-        return _not_free(draft, event)
-    if event.type == "machine.limited" and event.data["loop"] not in draft.definition.loops:
-        return f"no loop {event.data['loop']!r:.80}"
-    to = event.data.get("to") if event.type == "machine.transitioned" else CANCELLED
-    return None if to == CANCELLED or to in draft.definition.phases else f"no phase {to!r:.80}"
+    """Return why an event means nothing in this state, None if it may mean something."""
+    data, definition = event.data, draft.definition
+    match event.type:
+        case "machine.task_changed":
+            return _no_task(definition, data)
+        case "machine.task_claimed":
+            held = draft.leases.get(data["task"])
+            if not data["by"] or not data["until"]:
+                return "a claim says by whom it is, and until when"
+            caller = Caller(data["by"], data.get("handle"))
+            if held is not None and held.is_against(caller, event.occurred_at):
+                return f"{data['task']!r:.80} is claimed by {held.by} until {held.until}"
+        case "machine.limited" if data["loop"] not in definition.loops:
+            return f"no loop {data['loop']!r:.80}"
+        case "machine.transitioned" if data.get("to") not in (CANCELLED, *definition.phases):
+            return f"no phase {data.get('to')!r:.80}"
+    return None
 
 
-def _no_task(draft: Machine, event: Event) -> str | None:
+def _no_task(definition: Definition, data: Mapping[str, Any]) -> str | None:
     """Return why a change is of nothing that can be a task here."""
-    tasks, id_, changes = draft.definition.tasks, event.data["task"], event.data["changes"]
+    tasks, id_, changes = definition.tasks, data["task"], data["changes"]
     if tasks is None:
-        return f"{draft.definition.id} keeps no tasks"
+        return f"{definition.id} keeps no tasks"
     if not tasks.is_id(id_) or changes.get("id", id_) != id_:
         return f"task: expected an id of the form {tasks.pattern}, found {id_!r:.80}"
     status = changes.get("status", tasks.running)
     return None if status in tasks.statuses else f"status: there is no status {status!r:.80}"
 
 
-def _not_free(draft: Machine, event: Event) -> str | None:
-    """Return why a claim counts for nothing: it has no end, or somebody else holds the task."""
-    task, by, until = (event.data[name] for name in ("task", "by", "until"))
-    if not by or not until:
-        return "a claim says by whom it is, and until when"
-    held = draft.leases.get(task)
-    if held is not None and held.is_against(
-        Caller(by, event.data.get("handle")), event.occurred_at
-    ):
-        return f"{task!r:.80} is claimed by {held.by} until {held.until}"
-    return None
-
-
 def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
-    judged = _JUDGED.get(event.type)
-    if judged is None:
-        apply = _APPLY.get(event.type)
-        if apply is not None:
-            apply(draft, event)
-    elif event.hash in accepted and event.data.get("phase", draft.phase) == draft.phase:
+    apply = _JUDGED.get(event.type) or _APPLY.get(event.type)
+    if event.type in _JUDGED:
+        if event.hash not in accepted or event.data.get("phase", draft.phase) != draft.phase:
+            return
         draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
-        judged(draft, event)
+    if apply is not None:
+        apply(draft, event)
 
 
 def _begun(event: Event) -> Machine:
@@ -126,40 +119,35 @@ def _begun(event: Event) -> Machine:
         definition_agreed=False if data.get("own") and data["consent"] != "trust" else None,
     )
     _enter(machine, phase, event.occurred_at, data.get("earlier"))
+    if event.type == "machine.imported":
+        for visit in data["visits"]:
+            machine.visits.pop(visit["phase"], None)
+            machine.visits[visit["phase"]] = Visit(**visit)
+        machine.status = machine.visit.status = data["status"]
+        machine.visit.earlier = dict(data["earlier"])
+        machine.task_earlier = {task: dict(marks) for task, marks in data["task_earlier"].items()}
+        machine.counts = dict(data["counts"])
+        machine.findings = list(data["findings"])
+        machine.given = [Given(None, one["phase"], one["at"]) for one in data["given"]]
     # What it begins with, or was taken over with, counts for the phase that it is in.
     machine.visit.written.add(())
-    if event.type == "machine.imported":
-        _take_over(machine, event)
     return machine
 
 
-def _take_over(machine: Machine, event: Event) -> None:
-    data = event.data
-    for visit in data["visits"]:
-        machine.visits.pop(visit["phase"], None)
-        machine.visits[visit["phase"]] = Visit(**visit)
-    machine.status = machine.visit.status = data["status"]
-    machine.visit.earlier = dict(data["earlier"])
-    machine.task_earlier = {task: dict(marks) for task, marks in data["task_earlier"].items()}
-    machine.visit.written.add(())
-    machine.counts = dict(data["counts"])
-    machine.findings = list(data["findings"])
-    machine.given = [Given(None, one["phase"], one["at"]) for one in data["given"]]
-
-
 def _enter(draft: Machine, phase: str, at: str, earlier: Mapping[str, str] | None = None) -> None:
-    definition = draft.definition
-    status = definition.statuses.initial if definition.statuses is not None else None
-    if phase != CANCELLED and definition.phases[phase].status is not None:
-        status = definition.phases[phase].status
+    statuses, known = draft.definition.statuses, draft.definition.phases.get(phase)
+    status = statuses.initial if statuses is not None else None
+    if known is not None and known.status is not None:
+        status = known.status
     draft.phase, draft.status = phase, None if phase == CANCELLED else status
     before = draft.visits.pop(phase, None)
-    went = (
-        [] if before is None else [*before.went, *([before.record()] if before.has_begun else [])]
+    went = [] if before is None else before.went
+    if before is not None and before.has_begun:
+        went = [*went, before.record()]
+    draft.visits[phase] = Visit(
+        phase, at, draft.status, earlier=dict(earlier or {}), went=list(went)
     )
-    draft.visits[phase] = Visit(phase, at, draft.status, earlier=dict(earlier or {}), went=went)
-    draft.approvals = []
-    draft.bound = {}
+    draft.approvals, draft.bound = [], {}
 
 
 def _updated(draft: Machine, event: Event) -> None:
@@ -176,8 +164,8 @@ def _transitioned(draft: Machine, event: Event) -> None:
     data, at = event.data, event.occurred_at
     if closed_to(draft, data) is not None:
         return
-    told = [data[name] for name in ("reason", "loop", "count", "limit", "asked")]
-    move = Move(draft.phase, data["to"], at, *told)
+    told = {name: data[name] for name in ("reason", "loop", "count", "limit", "asked")}
+    move = Move(draft.phase, data["to"], at, **told)
     if move.loop is not None and move.count is not None:
         draft.counts[move.loop] = move.count
     for loop in data["resets"]:
@@ -196,48 +184,38 @@ def _recorded(draft: Machine, event: Event) -> None:
         return
     visit = draft.visit
     if kind.starts:
-        _begin_anew(draft.definition, visit)
+        same = [one for one in draft.definition.events.values() if one.status == visit.status]
+        of_fault = [name for one in same for name in one.required]
+        if of_fault and visit.has_begun:
+            # What the work came to is kept, and what only says why it did not go well dropped.
+            visit.went.append(visit.record())
+            visit.data = {key: one for key, one in visit.data.items() if key not in of_fault}
+        visit.started_at, visit.completed_at = at, None
     visit.data = merged(visit.data, event.data["data"])
     visit.updated_at = at
-    if kind.starts:
-        visit.started_at, visit.completed_at = at, None
     if kind.completes:
         visit.completed_at = at
     if kind.status is not None:
         draft.status = visit.status = kind.status
 
 
-def _begin_anew(definition: Definition, visit: Visit) -> None:
-    """Keep what the work came to before, and drop what only says why it did not go well."""
-    said = [
-        name
-        for kind in definition.events.values()
-        if kind.status == visit.status and kind.required
-        for name in kind.required
-    ]
-    if said and visit.has_begun:
-        visit.went.append(visit.record())
-        visit.data = {key: value for key, value in visit.data.items() if key not in said}
-
-
 def _task_changed(draft: Machine, event: Event) -> None:
-    tasks = draft.definition.tasks
+    tasks, id_, changes = draft.definition.tasks, event.data["task"], event.data["changes"]
     if tasks is None:  # set aside before
         return
-    found = draft.task(event.data["task"])
-    begins = event.data["changes"].get("status") == tasks.running
+    found = draft.task(id_)
+    begins = changes.get("status") == tasks.running
     if begins and (found is None or found.get("status") != tasks.running):
-        draft.task_earlier[event.data["task"]] = dict(event.data["earlier"])
+        draft.task_earlier[id_] = dict(event.data["earlier"])
     if found is None:
         listed = draft.document.get(tasks.path)
-        items = listed if isinstance(listed, list) else []
-        found = {"id": event.data["task"], **event.data["changes"]}
-        draft.document[tasks.path] = [*items, found]
+        found = {"id": id_, **changes}
+        draft.document[tasks.path] = [*(listed if isinstance(listed, list) else []), found]
     else:
-        found.update(merged(found, event.data["changes"]))
-    draft.visit.written.update(said(draft.steps_to(found), event.data["changes"]))
-    if event.data["changes"].get("status") == tasks.done:
-        draft.leases.pop(event.data["task"], None)
+        found.update(merged(found, changes))
+    draft.visit.written.update(said(draft.steps_to(found), changes))
+    if changes.get("status") == tasks.done:
+        draft.leases.pop(id_, None)
 
 
 def _task_claimed(draft: Machine, event: Event) -> None:
@@ -256,29 +234,18 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 
 
 def _approved(draft: Machine, event: Event) -> None:
-    data = event.data
-    if data["approval"] == DEFINITION and draft.definition_agreed is not None:
-        _agreed(draft, event)
-        return
-    if data["approval"] not in draft.approvals:
-        draft.approvals.append(data["approval"])
-    elif data.get("files") is None:
-        return
-    draft.bound[data["approval"]] = Bound(data.get("files"), data.get("fields"))
-    draft.given.append(_given(draft, event))
-
-
-def _agreed(draft: Machine, event: Event) -> None:
-    """The definition is agreed to, once and for as long as the machine lives."""
-    if not draft.definition_agreed:
+    data, name = event.data, event.data["approval"]
+    if name == DEFINITION and draft.definition_agreed is not None:
+        if draft.definition_agreed:  # once, and for as long as the machine lives
+            return
         draft.definition_agreed = True
-        draft.given.append(_given(draft, event))
-
-
-def _given(draft: Machine, event: Event) -> Given:
-    data = event.data
-    at, by, choice = event.occurred_at, data["approved_by"], data["choice"]
-    return Given(data["approval"], draft.phase, at, by, choice)
+    elif name in draft.approvals and data.get("files") is None:
+        return
+    else:
+        draft.approvals += [name] if name not in draft.approvals else []
+        draft.bound[name] = Bound(data.get("files"), data.get("fields"))
+    by, choice = data["approved_by"], data["choice"]
+    draft.given.append(Given(name, draft.phase, event.occurred_at, by, choice))
 
 
 def _withdrawn(draft: Machine, event: Event) -> None:
@@ -294,25 +261,20 @@ def _limited(draft: Machine, event: Event) -> None:
 
 def _cancelled(draft: Machine, event: Event) -> None:
     at = event.occurred_at
-    if event.data["anew"]:
-        _begin_again(draft, event)
+    if not event.data["anew"]:
+        draft.moves.append(Move(draft.phase, CANCELLED, at, event.data["reason"]))
+        draft.visit.left_at = draft.cancelled_at = at
+        _enter(draft, CANCELLED, at)
         return
-    draft.moves.append(Move(draft.phase, CANCELLED, at, event.data["reason"]))
-    draft.visit.left_at = at
-    _enter(draft, CANCELLED, at)
-    draft.cancelled_at = at
-
-
-def _begin_again(draft: Machine, event: Event) -> None:
-    """Begin anew: what was is in the log and the archive; edits that wait go on waiting."""
-    draft.created, draft.handoff = event.occurred_at, None
+    # What was is in the log and the archive; edits that wait go on waiting.
+    draft.created, draft.handoff = at, None
     kept: tuple[Any, ...] = (
         *(draft.document, draft.counts, draft.limits, draft.events, draft.visits, draft.digests),
         *(draft.task_earlier, draft.moves, draft.given, draft.notes, draft.findings, draft.leases),
     )
     for one in kept:
         one.clear()
-    _enter(draft, draft.definition.initial, event.occurred_at, event.data["earlier"])
+    _enter(draft, draft.definition.initial, at, event.data["earlier"])
 
 
 def _drift_detected(draft: Machine, event: Event) -> None:
@@ -325,6 +287,28 @@ def _drift_detected(draft: Machine, event: Event) -> None:
 def _drift_closed(draft: Machine, event: Event) -> None:
     draft.edits = with_decision(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
+
+
+def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
+    """Return why a recorded change of phase counts for nothing, None if it counts.
+
+    It must be a way of the definition, and the approvals that the way asks for must have been
+    given, for the values that the fields have. What else a guard asks for was looked at when the
+    change was decided.
+    """
+    to, asked = data.get("to"), data.get("asked")
+    if state.is_final:
+        return f"nothing leaves the final phase {state.phase}"
+    ways = [way for way in state.ways if way.to == (asked or to)]
+    exits = [state.definition.loops[way.loop].on_limit for way in ways if way.loop is not None]
+    if not ways or (to == CANCELLED if asked is None else to not in exits):
+        return f"there is no such way: {state.phase} -> {to}"
+    standing = [one for one in state.approvals if not state.fields_departed(one)]
+    if not any(lets_through(way.guard, standing) for way in ways):
+        return f"{state.phase} -> {to} is a person's decision, and no approval of it counts"
+    if not any(list(data.get("resets") or []) == list(way.resets) for way in ways):
+        return f"{state.phase} -> {to} begins no such loops anew"
+    return None
 
 
 #: What a person decides: it counts only where its proof was accepted.

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from lifecycle.machines.errors import Unmet
-from lifecycle.machines.items import items_of, place_of_commit, touches
-from lifecycle.machines.path import Steps, look, parse
+from lifecycle.machines.path import ListItem, Steps, items_of, look, parse, place_of_commit, touches
 
 #: What is found of a field that counts only where it is written anew.
 _OLD = "not written since the phase began"
@@ -24,10 +23,15 @@ _MET = object()
 
 class _Condition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+    #: The condition in words, where these are but its values.
+    says: ClassVar[str] = ""
 
-    def _instead(self, facts: Facts) -> Any:
-        """Return what is found instead of what is asked for, `_MET` where nothing is."""
-        raise NotImplementedError
+    def __str__(self) -> str:
+        return self.says.format(self)
+
+    def _instead(self, facts: Facts) -> Any:  # noqa: ARG002 - those that join others ask nothing
+        """Return what is found instead of what is asked for, `_MET` if nothing is."""
+        return _MET
 
 
 class _OfField(_Condition):
@@ -35,25 +39,28 @@ class _OfField(_Condition):
 
     newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
 
-    def _since(self, how: str = "written") -> str:
-        return f", {how} since the phase began" if self.newer_than == "phase" else ""
+    @property
+    def _is_of_phase(self) -> bool:
+        return self.newer_than == "phase"
 
-    def _written(self, facts: Facts) -> Collection[Steps]:
-        """Return the paths that count as new for it; ``()`` stands for all."""
-        return facts.written if self.newer_than == "phase" else ((),)
+    @property
+    def _since(self) -> str:
+        return ", written since the phase began" if self._is_of_phase else ""
+
+    def _items(self, path: str, facts: Facts) -> list[ListItem]:
+        written = facts.written if self._is_of_phase else ((),)
+        return items_of(facts.value(path), path, written)
 
 
 class Present(_OfField):
     """A field has a value: not null, not blank text, not an empty list or object."""
 
+    says = "{0.present} is present{0._since}"
     present: str
 
     def _instead(self, facts: Facts) -> Any:
         value = facts.value(self.present)
         return value if is_empty(value) else _MET
-
-    def __str__(self) -> str:
-        return f"{self.present} is present{self._since()}"
 
 
 class Equals(_OfField):
@@ -69,7 +76,7 @@ class Equals(_OfField):
 
     def __str__(self) -> str:
         value = self.equals if isinstance(self.equals, str) else json.dumps(self.equals)
-        return f"{self.field} is {value}{self._since()}"
+        return f"{self.field} is {value}{self._since}"
 
 
 class HasCommit(_OfField):
@@ -83,13 +90,14 @@ class HasCommit(_OfField):
     def _instead(self, facts: Facts) -> Any:
         value = facts.value(self.commit)
         fact = facts.files.get(place_of_commit(str(value)), FileFact())
-        if fact.valid if self.newer_than == "phase" else fact.found:
+        if fact.valid if self._is_of_phase else fact.found:
             return _MET
         why = "it was there before the phase" if fact.found else "git has no such commit here"
         return value if is_empty(value) else f"{value!s:.80}: {why}"
 
     def __str__(self) -> str:
-        return f"{self.commit} is a commit that git has{self._since('made')}"
+        made = ", made since the phase began" if self._is_of_phase else ""
+        return f"{self.commit} is a commit that git has{made}"
 
 
 class Counter(_Condition):
@@ -121,7 +129,7 @@ class Every(_OfField):
     including: list[str] = []
 
     def _instead(self, facts: Facts) -> Any:
-        found = items_of(facts.value(self.every), self.every, self._written(facts))
+        found = self._items(self.every, facts)
         missing = [name for name in self.including if name not in {one.name for one in found}]
         wrong = {one.name: one.status for one in found if one.status not in self.status}
         old = {one.name: f"{one.status}, {_OLD}" for one in found if not one.is_new}
@@ -134,7 +142,7 @@ class Every(_OfField):
     def __str__(self) -> str:
         also = f", {' and '.join(self.including)} among them" if self.including else ""
         each = f"at least one of {self.every}, and each is {' or '.join(self.status)}"
-        return f"{each}{also}{self._since()}"
+        return f"{each}{also}{self._since}"
 
 
 class Some(_OfField):
@@ -147,38 +155,33 @@ class Some(_OfField):
     status: list[str]
 
     def _instead(self, facts: Facts) -> Any:
-        every = items_of(facts.value(self.some), self.some, self._written(facts))
-        found = {one.name: one.status for one in every if one.is_new}
-        met = any(one.status in self.status for one in every if one.is_new)
-        return _MET if met else found or "none at all"
+        found = [one for one in self._items(self.some, facts) if one.is_new]
+        met = any(one.status in self.status for one in found)
+        return _MET if met else {one.name: one.status for one in found} or "none at all"
 
     def __str__(self) -> str:
-        return f"one of {self.some} is {' or '.join(self.status)}{self._since()}"
+        return f"one of {self.some} is {' or '.join(self.status)}{self._since}"
 
 
 class Recorded(_Condition):
     """An event of this name was recorded."""
 
+    says = "an event {0.recorded} was recorded"
     recorded: str
 
     def _instead(self, facts: Facts) -> Any:
         return _MET if facts.events.get(self.recorded) else "no such event"
 
-    def __str__(self) -> str:
-        return f"an event {self.recorded} was recorded"
-
 
 class Approved(_Condition):
     """A person gave this approval since the machine came into its phase."""
 
+    says = "a person approved: {0.approved}"
     approved: str
 
     def _instead(self, facts: Facts) -> Any:
         given = self.approved in facts.approvals
         return _MET if given else facts.outdated.get(self.approved, "no approval")
-
-    def __str__(self) -> str:
-        return f"a person approved: {self.approved}"
 
 
 class HasFile(_Condition):
@@ -211,26 +214,22 @@ class HasFile(_Condition):
 class StatusIs(_Condition):
     """The phase stands so."""
 
+    says = "the phase is {0.phase_status}"
     phase_status: str
 
     def _instead(self, facts: Facts) -> Any:
         return _MET if facts.status == self.phase_status else facts.status
 
-    def __str__(self) -> str:
-        return f"the phase is {self.phase_status}"
-
 
 class LimitOf(_Condition):
     """The limit of this loop led into the present phase."""
 
+    says = "the limit of {0.limit_of} led here"
     limit_of: str
 
     def _instead(self, facts: Facts) -> Any:
         by = facts.diverted_by
         return _MET if by == self.limit_of else by or "no limit led here"
-
-    def __str__(self) -> str:
-        return f"the limit of {self.limit_of} led here"
 
 
 class All(_Condition):
@@ -254,42 +253,21 @@ class AnyOf(_Condition):
 class Not(_Condition):
     """Not this."""
 
+    says = "not ({0.not_})"
     not_: Annotated[Guard, Field(alias="not")]
 
     def _instead(self, facts: Facts) -> Any:
         return _MET if unmet(self.not_, facts) else "it is so"
 
-    def __str__(self) -> str:
-        return f"not ({self.not_})"
-
-
-_KINDS: dict[str, type[_Condition]] = {
-    "present": Present,
-    "field": Equals,
-    "commit": HasCommit,
-    "counter": Counter,
-    "every": Every,
-    "some": Some,
-    "recorded": Recorded,
-    "approved": Approved,
-    "file": HasFile,
-    "phase_status": StatusIs,
-    "limit_of": LimitOf,
-    "all": All,
-    "any": AnyOf,
-    "not": Not,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-
 
 def _kind_of(value: Any) -> str | None:
     if isinstance(value, _Condition):
         return _NAMES[type(value)]
-    found = [name for name in _KINDS if isinstance(value, dict) and name in value]
-    return found[0] if found else None
+    named = _NAMES.values() if isinstance(value, dict) else ()
+    return next((name for name in named if name in value), None)
 
 
-Guard = Annotated[
+_Kind = (
     Annotated[Present, Tag("present")]
     | Annotated[Equals, Tag("field")]
     | Annotated[HasCommit, Tag("commit")]
@@ -303,12 +281,12 @@ Guard = Annotated[
     | Annotated[LimitOf, Tag("limit_of")]
     | Annotated[All, Tag("all")]
     | Annotated[AnyOf, Tag("any")]
-    | Annotated[Not, Tag("not")],
-    Discriminator(
-        _kind_of,
-        custom_error_type="guard",
-        custom_error_message=f"expected an object with one of {', '.join(_KINDS)}",
-    ),
+    | Annotated[Not, Tag("not")]
+)
+_NAMES: dict[type, str] = {kind.__origin__: kind.__metadata__[0].tag for kind in get_args(_Kind)}
+_EXPECTED = f"expected an object with one of {', '.join(_NAMES.values())}"
+Guard = Annotated[
+    _Kind, Discriminator(_kind_of, custom_error_type="guard", custom_error_message=_EXPECTED)
 ]
 for _nested in (All, AnyOf, Not):
     _nested.model_rebuild()
@@ -367,10 +345,6 @@ class Facts(NamedTuple):
     #: The loop whose limit led into the phase.
     diverted_by: str | None = None
 
-    def is_new(self, path: str) -> bool:
-        """Whether a field, or a part of it, was written since the phase was entered."""
-        return touches(self.written, parse(path))
-
     def value(self, path: str) -> Any:
         """Return a field's value, its default where there is none."""
         steps = parse(path)
@@ -389,8 +363,9 @@ def unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
             lacks = [unmet(part, facts) for part in inner]
             return [] if [] in lacks else [one for part in lacks for one in part]
     path, found = path_of(guard), guard._instead(facts)  # noqa: SLF001 - a condition of this file
-    if found is _MET and path is not None and isinstance(guard, _OfField):
-        found = _MET if guard.newer_than is None or facts.is_new(path) else _OLD
+    is_bound = isinstance(guard, _OfField) and guard.newer_than == "phase"
+    if found is _MET and is_bound and path and not touches(facts.written, parse(path)):
+        found = _OLD  # neither it nor a part of it was written since the phase was entered
     if found is _MET:
         return []
     kind = _NAMES[type(guard)]
@@ -420,22 +395,19 @@ def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
             return all(lets_through(part, approvals) for part in inner)
         case AnyOf(any=inner):
             return any(lets_through(part, approvals) for part in inner)
-        case _:
-            return True
+    return True
 
 
 def parts(guard: Guard | None) -> Iterator[Guard]:
     """Yield a guard's conditions, those inside of others too."""
     match guard:
-        case None:
-            return
         case All(all=inner) | AnyOf(any=inner):
             for part in inner:
                 yield from parts(part)
         case Not(not_=inside):
             yield from parts(inside)
-        case _:
-            yield guard
+        case one if one is not None:
+            yield one
 
 
 def path_of(condition: Guard) -> str | None:
@@ -445,5 +417,4 @@ def path_of(condition: Guard) -> str | None:
             return path
         case Every(every=path) | Some(some=path):
             return path
-        case _:
-            return None
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from glob import escape
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ class Given:
 
 
 class Bound(NamedTuple):
-    """What an approval was given for; None where its event is of a time that recorded none."""
+    """What an approval was given for; None if its event is of a time that recorded none."""
 
     #: Path → SHA-256 in hex.
     files: dict[str, str] | None = None
@@ -174,7 +174,7 @@ class Machine:
     signers: list[str] = field(default_factory=list)
     #: Nobody at a terminal has agreed to the signers yet.
     has_new_signers: bool = False
-    #: Whether a person agreed to a definition of one's own; None where nobody was to be asked.
+    #: Whether a person agreed to a definition of one's own; None if nobody was to be asked.
     definition_agreed: bool | None = None
     drifts: list[Drift] = field(default_factory=list)
     #: Hand edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
@@ -195,9 +195,10 @@ class Machine:
 
         What a fold replaces and never changes in place is shared.
         """
-        changed = {name: copy(getattr(self, name)) for name in _CHANGED}
-        visits = {phase: visit.draft() for phase, visit in self.visits.items()}
-        return replace(self, document=json_copy(self.document), visits=visits, **changed)
+        held = {one.name: getattr(self, one.name) for one in fields(self)}
+        changed = {name: copy(one) for name, one in held.items() if isinstance(one, dict | list)}
+        changed["visits"] = {phase: visit.draft() for phase, visit in self.visits.items()}
+        return replace(self, **{**changed, "document": _json_copy(self.document)})
 
     @property
     def is_final(self) -> bool:
@@ -211,12 +212,12 @@ class Machine:
 
     @property
     def last_move(self) -> Move | None:
-        """How the machine came into its phase, None where it began there."""
+        """How the machine came into its phase, None if it began there."""
         return self.moves[-1] if self.moves else None
 
     @property
     def diverted_by(self) -> str | None:
-        """The loop whose limit led into the phase, None where the machine came in otherwise."""
+        """The loop whose limit led into the phase, None if the machine came in otherwise."""
         move = self.last_move
         return move.loop if move is not None and move.is_diverted else None
 
@@ -275,10 +276,23 @@ class Machine:
         return approval in self.approvals and self._departed(approval, files) is None
 
     def _departed(self, approval: str, files: Mapping[str, FileFact]) -> str | None:
-        """Return what an approval is of instead of what is there now, None where it is of that."""
+        """Return what an approval is of instead of what is there now, None if it is of that.
+
+        A file that came later counts if it is the same as the one that was chosen.
+        """
         if others := self.fields_departed(approval):
             return f"an approval of other values than these: {', '.join(others)}"
-        return None if self._is_of(approval, files) else "an approval of other files than these"
+        bound = self.bound.get(approval, Bound()).files
+        if bound is None:
+            return None
+        given = (one.choice for one in reversed(self.given) if one.approval == approval)
+        chosen = next(given, None)
+        there = self.files_at_stake(approval, chosen, files)
+        same = all(
+            sha256 in (bound.get(path), bound.get(chosen or "")) for path, sha256 in there.items()
+        )
+        gone = set(bound) - set(there)
+        return None if same and not gone else "an approval of other files than these"
 
     def fields_departed(self, approval: str) -> list[str]:
         """Return the fields that have other values now than when an approval was given."""
@@ -289,30 +303,10 @@ class Machine:
         told = [{k: json.dumps(v, sort_keys=True) for k, v in one.items()} for one in (then, now)]
         return sorted(path for path in {*then, *now} if told[0].get(path) != told[1].get(path))
 
-    def _is_of(self, approval: str, files: Mapping[str, FileFact]) -> bool:
-        """Whether the files are those that an approval was given for.
-
-        A file that came later counts where it is the same as the one that was chosen.
-        """
-        bound = self.bound.get(approval, Bound()).files
-        if bound is None:
-            return True
-        chosen = next(
-            (one.choice for one in reversed(self.given) if one.approval == approval), None
-        )
-        there = self.files_at_stake(approval, chosen, files)
-        same = {
-            path: sha256 in (bound.get(path), bound.get(chosen or ""))
-            for path, sha256 in there.items()
-        }
-        return all(same.values()) and set(bound) <= set(there)
-
     def values_at_stake(self, approval: str) -> Document:
         """Return the fields that an approval is of, each with its value; not those without one."""
-        known = {
-            path: look(self.document, parse(path))
-            for path in self.definition.fields_at_stake(approval)
-        }
+        paths = self.definition.fields_at_stake(approval)
+        known = {path: look(self.document, parse(path)) for path in paths}
         return {path: value for path, value in known.items() if value is not None}
 
     def named_commits(self) -> set[str]:
@@ -334,13 +328,10 @@ class Machine:
         These are the files that the ways out of the phase ask for, those that the fields at stake
         name, and the one that is chosen.
         """
-        named = set(map(escape, texts(self.values_at_stake(approval))))
-        patterns = self.definition.files_looked_at(self.phase) | named
-        asked = {
-            path: files[one].digest(path)
-            for one in patterns & set(files)
-            for path in files[one].found
-        }
+        patterns = self.definition.files_looked_at(self.phase)
+        patterns |= set(map(escape, texts(self.values_at_stake(approval))))
+        known = [files[one] for one in patterns & set(files)]
+        asked = {path: fact.digest(path) for fact in known for path in fact.found}
         among = self.definition.phases[self.phase].options if not self.is_final else None
         options = files.get(among or "")
         if chosen is not None and options is not None and chosen in options.found:
@@ -350,33 +341,24 @@ class Machine:
     @property
     def tasks(self) -> list[Document]:
         """The tasks, those that are objects."""
-        if self.definition.tasks is None:
-            return []
-        return tasks_in(self.document, self.definition.tasks)
+        kept = self.definition.tasks
+        return tasks_in(self.document, kept) if kept is not None else []
 
     def task(self, id_: str) -> Document | None:
-        """Return a task, None where there is none of this id."""
+        """Return a task, None if there is none of this id."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
 
     def steps_to(self, task: Document) -> Steps:
         """Return the path of a task that the state holds."""
         path = self.definition.tasks.path if self.definition.tasks is not None else ""
-        listed = self.document[path]
-        return (path, next(index for index, one in enumerate(listed) if one is task))
+        return (path, next(n for n, one in enumerate(self.document[path]) if one is task))
 
 
-#: Lists and tables that a fold changes in place; their items it does not.
-_CHANGED = (
-    *("counts", "limits", "events", "moves", "given", "approvals", "bound", "notes"),
-    *("drifts", "digests", "findings", "task_earlier", "leases", "set_aside"),
-)
-
-
-def json_copy(value: Any) -> Any:
+def _json_copy(value: Any) -> Any:
     """Return a copy of JSON values; `deepcopy` asks each of them how it is to be copied."""
     if isinstance(value, dict):
-        return {key: json_copy(child) for key, child in value.items()}
-    return [json_copy(child) for child in value] if isinstance(value, list) else value
+        return {key: _json_copy(child) for key, child in value.items()}
+    return [_json_copy(child) for child in value] if isinstance(value, list) else value
 
 
 def tasks_in(document: Mapping[str, Any], kept: Tasks) -> list[Document]:

@@ -1,15 +1,16 @@
 """Dot paths into a document: ``artifacts.design``, ``tasks[0].status``.
 
 Brackets hold a number, or ``+`` for a new last item, and nothing else. Source: the phase-machine
-protocols.
+protocols. And the items of what lies there, with their statuses, and which of them were written.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.machines.errors import InvalidInput
 
@@ -43,7 +44,7 @@ def parse(text: str) -> Steps:
 
 
 def writable(text: str) -> Steps:
-    """Return the parts of a path to write at; raises `InvalidInput` where it leads too deep."""
+    """Return the parts of a path to write at; raises `InvalidInput` if it leads too deep."""
     steps = parse(text)
     if len(steps) > MOST_PARTS:
         raise InvalidInput(
@@ -66,7 +67,7 @@ def written(steps: Steps) -> str:
 
 
 def look(document: Any, steps: Steps) -> Any:
-    """Return what stands at a path, None where nothing does."""
+    """Return what stands at a path, None if nothing does."""
     for step in steps:
         if isinstance(step, int):
             holds = isinstance(document, list) and 0 <= step < len(document)
@@ -80,7 +81,7 @@ def put(document: dict[str, Any], steps: Steps, value: Any) -> None:
     """Write ``value`` at a path of ``document``, in place.
 
     Missing objects on the way are made; objects merge deep, anything else is replaced; one slot
-    past the end of a list appends. Raises `InvalidInput` where something else is in the way.
+    past the end of a list appends. Raises `InvalidInput` if something else is in the way.
     """
     here: Any = document
     for number, (step, following) in enumerate(pairwise(steps), 1):
@@ -149,3 +150,94 @@ def leaves(value: Any, steps: Steps = ()) -> list[Steps]:
         for index, child in enumerate(value):
             found += leaves(child, (*steps, index))
     return found
+
+
+class ListItem(NamedTuple):
+    """An item of a list (by ``id`` or place) or of an object; ``is_new``: its status is."""
+
+    name: str
+    status: Any
+    is_new: bool
+
+
+def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem]:
+    """Return the items of the list or object at a path; those are new whose status was written.
+
+    Items of a list may share an id; each of them counts.
+    """
+    at = parse(path)
+    return [
+        ListItem(name, status, covers(written, (*at, *steps)))
+        for steps, name, status in _places(value)
+    ]
+
+
+def items(value: Any) -> list[tuple[str, Any]]:
+    """Return the items of a list or object, with their statuses."""
+    return [(name, status) for _, name, status in _places(value)]
+
+
+def _places(value: Any) -> Iterator[tuple[Steps, str, Any]]:
+    """Yield each item of a list or object: the steps to its status, its name, its status."""
+    named: Iterable[tuple[str | int, str, Any]] = ()
+    if isinstance(value, dict):
+        named = ((key, key, item) for key, item in value.items())
+    elif isinstance(value, list):
+        named = ((n, _name(item, n), item) for n, item in enumerate(value))
+    for step, name, item in named:
+        if isinstance(item, dict):
+            yield (step, "status"), name, item.get("status")
+        else:
+            yield (step,), name, item
+
+
+def _name(item: Any, index: int) -> str:
+    return str(item["id"]) if isinstance(item, dict) and "id" in item else f"[{index}]"
+
+
+def touches(written: Collection[Steps], steps: Steps) -> bool:
+    """Whether one of the paths written leads to a field, to a part of it, or to what holds it."""
+    return any(all(a == b for a, b in zip(path, steps, strict=False)) for path in written)
+
+
+def covers(written: Collection[Steps], steps: Steps) -> bool:
+    """Whether one of the paths written leads to a field, or to what holds it."""
+    return any(steps[:length] in written for length in range(len(steps) + 1))
+
+
+def said(steps: Steps, value: Any) -> Iterator[Steps]:
+    """Yield the paths that a value is written at: objects merge, anything else is replaced."""
+    if not isinstance(value, dict):
+        yield steps
+        return
+    for key, child in value.items():
+        yield from said((*steps, key), child)
+
+
+def placed(document: Any, steps: Steps) -> Steps:
+    """Return a path that was just written, with the place of each new last item."""
+    found: Steps = ()
+    for step in steps:
+        at = len(look(document, found)) - 1 if step == PAST_THE_END else step
+        found = (*found, at)
+    return found
+
+
+#: Where the commits stand that the branches lead to; their marks are named as events can hold.
+COMMITS = "\0commits"
+_TIP = "commit "
+
+
+def marks_of_tips(ids: Iterable[str]) -> dict[str, str]:
+    """Return the marks of the commits that the branches lead to."""
+    return dict.fromkeys((_TIP + id_ for id_ in ids), "there")
+
+
+def tips_in(earlier: Mapping[str, str]) -> list[str]:
+    """Return the commits among the marks of what was there before."""
+    return [name.removeprefix(_TIP) for name in earlier if name.startswith(_TIP)]
+
+
+def place_of_commit(id_: str) -> str:
+    """Return where, among what was found of files, a commit stands; no file is named so."""
+    return f"\0commit {id_}"

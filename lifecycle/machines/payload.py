@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, StringConstraints, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole
+from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole, fitting
 from lifecycle.words.cause import misfit
-from lifecycle.words.values import ID_PATTERN
 
 Layout = dict[str, list[str]]
-MachineId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+MachineId = Annotated[str, fitting("machine")]
 Consent = Literal["terminal", "signature", "trust"]
 
 

@@ -40,7 +40,7 @@ def faults(shape: Shape, place: str) -> list[str]:
 
 
 def below(shape: Shape, steps: Steps) -> Shape | None:
-    """Return the shape at a path, None where the shape knows of nothing there."""
+    """Return the shape at a path, None if the shape knows of nothing there."""
     for step in steps:
         if shape in ("any", "object", "list"):
             return "any"
@@ -48,27 +48,20 @@ def below(shape: Shape, steps: Steps) -> Shape | None:
             shape = shape[0] if isinstance(shape, list) else None
         else:
             shape = shape.get(step, shape.get("*")) if isinstance(shape, dict) else None
-        if shape is None:
-            return None
     return shape
 
 
 def nearest_name(shape: Shape, steps: Steps) -> str | None:
-    """Return the known field that a path misspells, None where it names one or none is near."""
-    for step in steps:
-        if isinstance(step, int):
-            shape = shape[0] if isinstance(shape, list) else None
-        elif not isinstance(shape, dict) or "*" in shape:
-            shape = shape.get(step, shape["*"]) if isinstance(shape, dict) else None
-        elif step in shape:
-            shape = shape[step]
-        else:
-            return near(step, shape)
+    """Return the known field that a path misspells, None if it names one or none is near."""
+    for number, step in enumerate(steps):
+        here = below(shape, steps[:number])
+        if isinstance(here, dict) and isinstance(step, str) and not {step, "*"} & here.keys():
+            return near(step, here)
     return None
 
 
 def near(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that another one misspells, None where none is near."""
+    """Return the name that another one misspells, None if none is near."""
     from difflib import get_close_matches  # of no use to most commands
 
     known = {key.lower(): key for key in names}
@@ -107,20 +100,16 @@ def misfits(shape: Shape, value: Any, place: str) -> list[str]:
 
 def schema_of(shape: Shape) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a shape."""
-    if isinstance(shape, str):
-        if shape == "any":
-            return {}
-        is_choice, word = "|" in shape, _WORDS.get(shape, shape)
-        return {"enum": [*shape.split("|"), None]} if is_choice else {"type": [word, "null"]}
+    if shape == "any":
+        return {}
     if isinstance(shape, list):
         return {"type": ["array", "null"], "items": schema_of(shape[0])}
+    if isinstance(shape, str):
+        choice = {"enum": [*shape.split("|"), None]}
+        return choice if "|" in shape else {"type": [_WORDS.get(shape, shape), "null"]}
     named = {key: schema_of(child) for key, child in shape.items() if key != "*"}
-    found: dict[str, Any] = {"type": ["object", "null"]}
-    if named:
-        found["properties"] = named
-    if "*" in shape:
-        found["additionalProperties"] = schema_of(shape["*"])
-    return found
+    others = {"additionalProperties": schema_of(shape["*"])} if "*" in shape else {}
+    return {"type": ["object", "null"], **({"properties": named} if named else {}), **others}
 
 
 def around(steps: Steps, shape: Shape) -> Any:

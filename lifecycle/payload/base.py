@@ -13,19 +13,25 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from lifecycle.payload.event_types import OF_MODEL
-from lifecycle.words.values import MAX_COUNT, MAX_ID, STAGE_PATTERN
+from lifecycle.payload.shape import VALUES
+from lifecycle.words.values import MAX_COUNT
 
-StageId = Annotated[str, StringConstraints(pattern=STAGE_PATTERN)]
-AttemptId = Annotated[str, StringConstraints(pattern=r"^att-[0-9]{4,}$", max_length=MAX_ID)]
-AmendmentId = Annotated[str, StringConstraints(pattern=r"^amend-[1-9][0-9]*$", max_length=MAX_ID)]
+
+def fitting(name: str) -> StringConstraints:
+    """Return what the quick check asks of texts of this name."""
+    known = VALUES[name]
+    least, most = known.get("minLength"), known.get("maxLength")
+    return StringConstraints(pattern=known.get("pattern"), min_length=least, max_length=most)
+
+
+StageId = Annotated[str, fitting("stage")]
+AttemptId = Annotated[str, fitting("attempt")]
+AmendmentId = Annotated[str, fitting("amendment")]
 #: What a person decides: an amendment, or the plan as it was begun.
-DecisionId = Annotated[
-    str, StringConstraints(pattern=r"^(plan|amend-[1-9][0-9]*)$", max_length=MAX_ID)
-]
+DecisionId = Annotated[str, fitting("decision")]
 #: A whole number that every reader of JSON and every engine can hold.
 Whole = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
-
+Text = Annotated[str, fitting("words")]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 

@@ -6,6 +6,7 @@ commands to run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,92 +23,6 @@ def failure_with_category(data: dict[str, Any]) -> dict[str, Any]:
     return {**new, **checks_with_findings(data)}
 
 
-class EventType(NamedTuple):
-    """The name of the model of its data, and the schema version that is written today."""
-
-    model: str
-    version: int = 1
-
-
-#: Those of the staged workflow; their models are in `lifecycle.payload.models`.
-STAGED: Mapping[str, EventType] = {
-    "workflow.created": EventType("WorkflowCreated", 2),
-    "workflow.imported": EventType("WorkflowImported", 2),
-    "line.imported": EventType("LineImported"),
-    "state.imported": EventType("StateImported", 2),
-    "files.recorded": EventType("FilesRecorded"),
-    "workflow.completed": EventType("WorkflowCompleted"),
-    "workflow.reopened": EventType("WorkflowReopened"),
-    "stage.readied": EventType("StageReadied"),
-    "stage.prepared": EventType("StagePrepared"),
-    "attempt.started": EventType("AttemptStarted", 5),
-    "stage.launched": EventType("StageLaunched", 2),
-    "stage.computed": EventType("StageComputed"),
-    "claim.overruled": EventType("ClaimOverruled"),
-    "stage.completed": EventType("StageCompleted", 3),
-    "stage.failed": EventType("StageFailed", 3),
-    "stage.retried": EventType("StageRetried"),
-    "stage.invalidated": EventType("StageInvalidated"),
-    "stage.skipped": EventType("StageSkipped"),
-    "stage.blocked": EventType("StageBlocked"),
-    "attempt.observed": EventType("AttemptObserved"),
-    "attempt.relaunched": EventType("AttemptRelaunched"),
-    "attempt.stopped": EventType("AttemptStopped"),
-    "attempt.left": EventType("AttemptLeft"),
-    "tasks.observed": EventType("TasksObserved", 2),
-    "leftovers.freed": EventType("LeftoversFreed"),
-    "outputs.recorded": EventType("OutputsRecorded", 2),
-    "outputs.reused": EventType("OutputsReused"),
-    "outputs.archived": EventType("OutputsArchived"),
-    "results.adopted": EventType("ResultsAdopted", 2),
-    "results.changed": EventType("ResultsChanged"),
-    "checkpoint.recorded": EventType("CheckpointRecorded"),
-    "note.logged": EventType("NoteLogged"),
-    "amendment.proposed": EventType("AmendmentProposed", 3),
-    "amendment.approved": EventType("AmendmentApproved", 3),
-    "amendment.rejected": EventType("AmendmentRejected", 2),
-    "session.started": EventType("SessionStarted", 2),
-    "session.ended": EventType("SessionEnded"),
-    "cost.charged": EventType("CostCharged"),
-    "drift.detected": EventType("DriftDetected"),
-    "drift.adopted": EventType("DriftAdopted", 2),
-    "drift.reverted": EventType("DriftReverted", 2),
-}
-#: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
-OF_MACHINES: Mapping[str, EventType] = {
-    "machine.created": EventType("MachineCreated", 4),
-    "machine.imported": EventType("MachineImported", 4),
-    "machine.updated": EventType("MachineUpdated", 2),
-    "machine.transitioned": EventType("MachineTransitioned", 2),
-    "machine.recorded": EventType("MachineRecorded"),
-    "machine.task_changed": EventType("MachineTaskChanged", 2),
-    "machine.task_claimed": EventType("MachineTaskClaimed", 2),
-    "machine.task_released": EventType("MachineTaskReleased"),
-    "machine.checkpointed": EventType("MachineCheckpointed"),
-    "machine.approved": EventType("MachineApproved", 3),
-    "machine.withdrawn": EventType("MachineWithdrawn"),
-    "machine.limited": EventType("MachineLimited"),
-    "machine.cancelled": EventType("MachineCancelled", 2),
-}
-#: What only a look at the job itself can tell: no caller says it, not even a person.
-OF_A_LOOK = frozenset(
-    {
-        "files.recorded",
-        "attempt.left",
-        "attempt.stopped",
-        "leftovers.freed",
-        "outputs.reused",
-        "tasks.observed",
-    }
-)
-#: What a person decides, each with a proof of consent, beside amendments and approvals.
-OF_A_PERSON = frozenset({"claim.overruled", "drift.reverted", "machine.limited", "results.adopted"})
-_EVERY = {**STAGED, **OF_MACHINES}
-#: Event type → the schema version that is written today.
-VERSIONS: Mapping[str, int] = {name: known.version for name, known in _EVERY.items()}
-#: Model → its event type, and the schema version that is written today.
-OF_MODEL = {known.model: (name, known.version) for name, known in _EVERY.items()}
-
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -116,42 +31,92 @@ def _with(**added: Any) -> Upcaster:
     return lambda data: {**added, **data}
 
 
+#: Event type → what lifts its data from each schema version to the next.
+_LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
+    "amendment.approved": (_with(scripts={}), _with()),  # the plan can be approved since
+    "amendment.proposed": (_with(also=[]), _with()),  # several stages are changed at once since
+    "amendment.rejected": (_with(),),
+    "attempt.started": (
+        _with(scripts={}),
+        _with(taken_over=False, carried=[], carried_from=None),
+        _with(environment=None),
+        _with(beside=None),
+    ),
+    "drift.adopted": (_with(rest=[]),),
+    "drift.reverted": (_with(approved_by=None, proof={}),),
+    "machine.approved": (_with(files=None), _with(fields=None)),
+    "machine.cancelled": (_with(anew=False, earlier={}),),
+    "machine.created": (_with(earlier={}), _with(proposed=False), _with(own=False)),
+    "machine.imported": (
+        _with(proposed=False),
+        _with(earlier={}, task_earlier={}),
+        _with(own=False),
+    ),
+    "machine.task_changed": (_with(earlier={}),),
+    "machine.task_claimed": (_with(handle=None),),
+    "machine.transitioned": (_with(earlier={}),),
+    "machine.updated": (_with(removed=[]),),
+    "outputs.recorded": (_with(found=False),),
+    "results.adopted": (_with(approved_by=None, proof={}, rests_on=None),),
+    "session.started": (_with(driven=False, environment=None, report=None),),
+    "stage.completed": (checks_with_findings, _with(rests_on=None)),
+    "stage.failed": (failure_with_category, _with(output=None)),
+    "stage.launched": (_with(work_dir=None, job_host=None, job_boot_id=None, again=False),),
+    "state.imported": (_with(spelling={}),),
+    "tasks.observed": (_with(journals=[], edited=[], late=[]),),
+    "workflow.created": (_with(proposed=False),),
+    "workflow.imported": (_with(proposed=False),),
+}
 #: (event type, schema version) → what lifts its data by one version.
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
-    ("amendment.approved", 1): _with(scripts={}),
-    ("amendment.approved", 2): _with(),  # the plan can be approved since
-    ("amendment.proposed", 1): _with(also=[]),
-    ("amendment.proposed", 2): _with(),  # several stages are changed at once since
-    ("amendment.rejected", 1): _with(),
-    ("attempt.started", 1): _with(scripts={}),
-    ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
-    ("attempt.started", 3): _with(environment=None),
-    ("attempt.started", 4): _with(beside=None),
-    ("drift.adopted", 1): _with(rest=[]),
-    ("drift.reverted", 1): _with(approved_by=None, proof={}),
-    ("machine.approved", 1): _with(files=None),
-    ("machine.approved", 2): _with(fields=None),
-    ("machine.cancelled", 1): _with(anew=False, earlier={}),
-    ("machine.created", 1): _with(earlier={}),
-    ("machine.created", 2): _with(proposed=False),
-    ("machine.created", 3): _with(own=False),
-    ("machine.imported", 1): _with(proposed=False),
-    ("machine.imported", 2): _with(earlier={}, task_earlier={}),
-    ("machine.imported", 3): _with(own=False),
-    ("machine.task_changed", 1): _with(earlier={}),
-    ("machine.task_claimed", 1): _with(handle=None),
-    ("machine.transitioned", 1): _with(earlier={}),
-    ("machine.updated", 1): _with(removed=[]),
-    ("outputs.recorded", 1): _with(found=False),
-    ("results.adopted", 1): _with(approved_by=None, proof={}, rests_on=None),
-    ("session.started", 1): _with(driven=False, environment=None, report=None),
-    ("stage.completed", 1): checks_with_findings,
-    ("stage.completed", 2): _with(rests_on=None),
-    ("stage.failed", 1): failure_with_category,
-    ("stage.failed", 2): _with(output=None),
-    ("stage.launched", 1): _with(work_dir=None, job_host=None, job_boot_id=None, again=False),
-    ("state.imported", 1): _with(spelling={}),
-    ("tasks.observed", 1): _with(journals=[], edited=[], late=[]),
-    ("workflow.created", 1): _with(proposed=False),
-    ("workflow.imported", 1): _with(proposed=False),
+    (name, version): lift
+    for name, lifts in _LIFTED.items()
+    for version, lift in enumerate(lifts, 1)
 }
+
+
+class EventType(NamedTuple):
+    """The name of the model of its data, and the schema version that is written today."""
+
+    model: str
+    version: int
+
+
+def _declared(names: str) -> Mapping[str, EventType]:
+    """``stage.readied`` has the model ``StageReadied``, and a version more than is lifted."""
+    words = {name: re.split("[._]", name) for name in names.split()}
+    return {
+        name: EventType("".join(map(str.capitalize, parts)), 1 + len(_LIFTED.get(name, ())))
+        for name, parts in words.items()
+    }
+
+
+#: Those of the staged workflow; their models are in `lifecycle.payload.models`.
+STAGED = _declared("""
+    workflow.created workflow.imported line.imported state.imported files.recorded
+    workflow.completed workflow.reopened stage.readied stage.prepared attempt.started
+    stage.launched stage.computed claim.overruled stage.completed stage.failed stage.retried
+    stage.invalidated stage.skipped stage.blocked attempt.observed attempt.relaunched
+    attempt.stopped attempt.left tasks.observed leftovers.freed outputs.recorded outputs.reused
+    outputs.archived results.adopted results.changed checkpoint.recorded note.logged
+    amendment.proposed amendment.approved amendment.rejected session.started session.ended
+    cost.charged drift.detected drift.adopted drift.reverted
+""")
+#: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
+OF_MACHINES = _declared("""
+    machine.created machine.imported machine.updated machine.transitioned machine.recorded
+    machine.task_changed machine.task_claimed machine.task_released machine.checkpointed
+    machine.approved machine.withdrawn machine.limited machine.cancelled
+""")
+#: What only a look at the job itself can tell: no caller says it, not even a person.
+OF_A_LOOK = frozenset(
+    {"files.recorded", "attempt.left", "attempt.stopped"}
+    | {"leftovers.freed", "outputs.reused", "tasks.observed"}
+)
+#: What a person decides, each with a proof of consent, beside amendments and approvals.
+OF_A_PERSON = frozenset({"claim.overruled", "drift.reverted", "machine.limited", "results.adopted"})
+_EVERY = {**STAGED, **OF_MACHINES}
+#: Event type → the schema version that is written today.
+VERSIONS: Mapping[str, int] = {name: known.version for name, known in _EVERY.items()}
+#: Model → its event type, and the schema version that is written today.
+OF_MODEL = {known.model: (name, known.version) for name, known in _EVERY.items()}

@@ -1,9 +1,11 @@
 """Does the data of an event have the shape of its type? Asked of everything that is read.
 
 The models of `lifecycle.payload.models` say what may be written, and take longer to load than most
-commands to run. What their JSON Schemas say is kept in `lifecycle.payload.shapes`, which a test
-holds equal to them, and is asked here. No limit is declared here: a limit of a field is one of its
-model, and a keyword of a schema that this does not know is refused.
+commands to run. What their JSON Schemas say is kept in the rows of `lifecycle.payload.shapes`,
+which a test holds equal to them, and is asked here. A row is the name of a type or of a part, with
+its fields as ``name:shape=default``; one without a default must be there. A shape is a name of
+`VALUES` or of a part, ``(a,b)`` one of these texts, ``[shape]`` a list, ``{shape}`` an object with
+any keys, ``{key>shape}`` with such keys, ``a|b`` either; ``?`` behind it: or null.
 """
 
 from __future__ import annotations
@@ -11,82 +13,112 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from typing import Any
 
 from lifecycle.payload.shapes import SHAPES
-from lifecycle.words.values import MAX_NUMBER, excess
+from lifecycle.words.values import (
+    DRIFT_PATTERN,
+    ID_PATTERN,
+    KEPT_PATTERN,
+    MAX_COUNT,
+    MAX_ID,
+    MAX_NUMBER,
+    MAX_PATH,
+    MAX_TASKS,
+    MAX_TEXT,
+    MAX_WEIGHT,
+    RANGES_PATTERN,
+    REPORT_PATTERN,
+    STAGE_PATTERN,
+    excess,
+)
 
 Schema = Mapping[str, Any]
 Check = Callable[[Any], str | None]
-"""A value → what is wrong with it, None where nothing is."""
+"""A value → what is wrong with it, None if nothing is."""
+
+
+def _texts(pattern: str, most: int | None = None) -> Schema:
+    limit = {} if most is None else {"maxLength": most}
+    return {"type": "string", "pattern": pattern, **limit}
+
+
+def _whole(least: int, most: int) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+#: Name of a simple value → its JSON Schema.
+VALUES: Mapping[str, Schema] = {
+    "any": {},
+    "text": {"type": "string"},
+    "flag": {"type": "boolean"},
+    "words": {"type": "string", "minLength": 1, "maxLength": 20_000},
+    "stage": _texts(STAGE_PATTERN),
+    "attempt": _texts("^att-[0-9]{4,}$", MAX_ID),
+    "amendment": _texts("^amend-[1-9][0-9]*$", MAX_ID),
+    "decision": _texts("^(plan|amend-[1-9][0-9]*)$", MAX_ID),
+    "machine": _texts(ID_PATTERN),
+    "ranges": _texts(RANGES_PATTERN, MAX_TEXT),
+    "number": _texts(r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$", MAX_TEXT),
+    "kept": _texts(KEPT_PATTERN),
+    "drift": _texts(DRIFT_PATTERN, MAX_PATH),
+    "report": _texts(REPORT_PATTERN, MAX_PATH),
+    "whole": _whole(-MAX_COUNT, MAX_COUNT),
+    "tasks": _whole(0, MAX_TASKS),
+    "rounds": _whole(1, 1_000),
+    "seconds": _whole(1, 2_592_000),
+    "retry": {"type": "integer", "minimum": 1, "exclusiveMaximum": MAX_COUNT},
+    "weight": {"type": "number", "minimum": 0, "maximum": MAX_WEIGHT},
+}
 
 
 @cache
-def _shapes() -> dict[str, Schema]:
-    found: dict[str, Schema] = json.loads(SHAPES)
-    return found
+def _rows() -> dict[str, list[str]]:
+    rows = (row.split() for row in SHAPES.strip().replace("\n ", "").split("\n"))
+    return {name: fields for name, *fields in rows}
 
 
 def misfit(type_: str, data: Any) -> str | None:
-    """Return what of an event's data is not as its type has it, None where all is.
+    """Return what of an event's data is not as its type has it, None if all is.
 
     Fields that are not there get what they are by default.
     """
     try:
-        return _check_of(type_)(data) or excess(type_, data)
+        is_known = type_ in _rows() and "." in type_  # a part of data is no type
+        return (_compiled(type_)(data) if is_known else None) or excess(type_, data)
     except RecursionError:
         return "expected values that are not nested so deeply"
 
 
 @cache
-def _check_of(type_: str) -> Check:
-    shape = _shapes().get(type_)
-    return _anything if shape is None else _compiled(shape, shape.get("$defs", {}))
-
-
-#: All that a schema may ask. A new keyword needs its check first.
-_KEYWORDS = {
-    *("$defs", "$ref", "anyOf", "const", "default", "enum", "type"),
-    *("additionalProperties", "patternProperties", "properties", "propertyNames", "required"),
-    *("exclusiveMaximum", "items", "maximum", "maxLength", "minimum", "minLength", "pattern"),
-}
-
-
-def _compiled(schema: Schema, defs: Schema) -> Check:
-    if not schema.keys() <= _KEYWORDS:
-        raise ValueError(f"no check is known for {sorted(schema.keys() - _KEYWORDS)}")
-    if "$ref" in schema:
-        return _compiled(defs[str(schema["$ref"]).rpartition("/")[2]], defs)
-    if "anyOf" in schema:
-        others = [one for one in schema["anyOf"] if one != {"type": "null"}]
-        found = _any_of([_compiled(one, defs) for one in others])
-        return found if len(others) == len(schema["anyOf"]) else _or_nothing(found)
-    if "enum" in schema or "const" in schema:
-        return _one_of(schema["enum"] if "enum" in schema else [schema["const"]])
-    return _of_type(schema, defs)
-
-
-def _of_type(schema: Schema, defs: Schema) -> Check:
-    match schema.get("type"):
-        case "object":
-            return _object(schema, defs)
-        case "array":
-            return _array(_compiled(schema.get("items", {}), defs))
-        case "string":
-            return _text(schema)
-        case "integer":
-            return _number(schema, (int,))
-        case "number":
-            return _number(schema, (int, float))
-        case "boolean":
-            return _boolean
-        case "null":
-            return _null
+def _compiled(shape: str) -> Check:
+    if "|" in shape:
+        return _any_of([_compiled(one) for one in shape.split("|")])
+    if shape.endswith("?"):
+        return _or_nothing(_compiled(shape[:-1]))
+    inner = shape[1:-1]
+    match shape[0]:
+        case "(":
+            return _one_of(inner.split(","))
+        case "[":
+            return _array(_compiled(inner))
+        case "{":
+            keys, _, values = inner.rpartition(">")
+            return _mapping(_compiled(keys or "any"), _compiled(values))
         case _:
-            return _anything
+            return _value(VALUES[shape]) if shape in VALUES else _object(_rows()[shape])
+
+
+def _value(schema: Schema) -> Check:
+    kind = schema.get("type")
+    if kind == "string":
+        return _text(schema)
+    if kind in ("integer", "number"):
+        return _number(schema)
+    return _boolean if kind == "boolean" else _anything
 
 
 def _anything(value: Any) -> str | None:
@@ -98,9 +130,6 @@ def _or_nothing(one: Check) -> Check:
 
 
 def _any_of(checks: list[Check]) -> Check:
-    if len(checks) == 1:
-        return checks[0]
-
     def check(value: Any) -> str | None:
         found = None
         for one in checks:
@@ -112,10 +141,10 @@ def _any_of(checks: list[Check]) -> Check:
     return check
 
 
-def _one_of(values: list[Any]) -> Check:
+def _one_of(values: list[str]) -> Check:
     def check(value: Any) -> str | None:
         known = isinstance(value, str) and value in values
-        return None if known else f"expected one of {', '.join(map(str, values))}, {_found(value)}"
+        return None if known else f"expected one of {', '.join(values)}, {_found(value)}"
 
     return check
 
@@ -126,14 +155,18 @@ def _found(value: Any) -> str:
 
 def _text(schema: Schema) -> Check:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
-    pattern = re.compile(schema["pattern"], re.ASCII) if "pattern" in schema else None
     longest = math.inf if most is None else most
-    matches = None if pattern is None else _matching(pattern)
+    is_free, pattern = "pattern" not in schema, re.compile(schema.get("pattern", ""), re.ASCII)
+
+    @lru_cache(maxsize=1024)  # the ids and digests of a log come again and again
+    def matches(value: str) -> bool:
+        # A dollar sign would let a newline through at the end.
+        return pattern.search(value) is not None and not value.endswith("\n")
 
     # Asked of most fields of every event that is read: what is right is known in one look.
     def check(value: Any) -> str | None:
         if isinstance(value, str) and least <= len(value) <= longest:
-            if matches is None or matches(value):
+            if is_free or matches(value):
                 return None
             return f"expected text that matches {schema['pattern']}, {_found(value)}"
         if not isinstance(value, str):
@@ -143,23 +176,13 @@ def _text(schema: Schema) -> Check:
     return check
 
 
-def _matching(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    """Return whether a text matches; the ids and digests of a log come again and again."""
-
-    @lru_cache(maxsize=256)
-    def matches(value: str) -> bool:
-        # A dollar sign would let a newline through at the end.
-        return pattern.search(value) is not None and not value.endswith("\n")
-
-    return matches
-
-
-def _number(schema: Schema, types: tuple[type, ...]) -> Check:
-    """A finite number of these types, within the bounds of its schema."""
+def _number(schema: Schema) -> Check:
+    """A finite number, within the bounds of its schema."""
+    is_whole = schema["type"] == "integer"
+    types, name = ((int,), "whole number") if is_whole else ((int, float), "number")
     least = schema.get("minimum", -MAX_NUMBER)
     most = schema.get("maximum", MAX_NUMBER)
     below = schema.get("exclusiveMaximum", math.inf)
-    name = "number" if float in types else "whole number"
 
     def check(value: Any) -> str | None:
         if type(value) in types and least <= value <= most and value < below:
@@ -174,10 +197,6 @@ def _boolean(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"expected true or false, {_found(value)}"
 
 
-def _null(value: Any) -> str | None:
-    return None if value is None else f"expected null, {_found(value)}"
-
-
 def _array(item: Check) -> Check:
     def check(value: Any) -> str | None:
         if not isinstance(value, list):
@@ -189,12 +208,11 @@ def _array(item: Check) -> Check:
     return check
 
 
-def _object(schema: Schema, defs: Schema) -> Check:
-    if "properties" not in schema:
-        return _mapping(schema, defs)
-    fields = {name: _compiled(one, defs) for name, one in schema["properties"].items()}
+def _object(rows: list[str]) -> Check:
+    said = {name: shape.partition("=") for name, _, shape in (row.partition(":") for row in rows)}
+    fields = {name: _compiled(shape) for name, (shape, _, _) in said.items()}
     names, checks = fields.keys(), tuple(fields.items())
-    given = dict(_defaults(schema))
+    given = {name: default for name, (_, is_optional, default) in said.items() if is_optional}
 
     # Asked of every event that is read: a plain loop takes half the time of a generator.
     def check(value: Any) -> str | None:
@@ -214,7 +232,7 @@ def _object(schema: Schema, defs: Schema) -> Check:
 def _completed(
     value: dict[str, Any], names: AbstractSet[str], given: Mapping[str, str]
 ) -> str | None:
-    """Give an object the fields that it may leave out; return why it is none all the same."""
+    """Give an object the fields that it may leave out; return what is wrong all the same."""
     unknown = value.keys() - names
     if unknown:
         return f"expected no field {min(unknown)!r:.80}"
@@ -225,24 +243,7 @@ def _completed(
     return None
 
 
-#: What a default factory makes stands in no schema.
-_EMPTY = {"array": "[]", "object": "{}"}
-
-
-def _defaults(schema: Schema) -> Iterator[tuple[str, str]]:
-    """Yield each field that may be left out with its default as JSON: no two get the same list."""
-    needed = set(schema.get("required", ()))
-    for name, one in schema["properties"].items():
-        if "default" in one:
-            yield name, json.dumps(one["default"])
-        elif name not in needed and one.get("type") in _EMPTY:
-            yield name, _EMPTY[one["type"]]
-
-
-def _mapping(schema: Schema, defs: Schema) -> Check:
-    """An object of which every key and every value has one shape."""
-    keys, values = _of_entries(schema, defs)
-
+def _mapping(keys: Check, values: Check) -> Check:
     def check(value: Any) -> str | None:
         if not isinstance(value, dict):
             return f"expected an object, {_found(value)}"
@@ -252,11 +253,3 @@ def _mapping(schema: Schema, defs: Schema) -> Check:
         return next((f"{key!r:.80}: {why}" for key, why in wrong if why is not None), None)
 
     return check
-
-
-def _of_entries(schema: Schema, defs: Schema) -> tuple[Check, Check]:
-    for pattern, one in schema.get("patternProperties", {}).items():
-        return _text({"pattern": pattern}), _compiled(one, defs)
-    keys = _text(schema["propertyNames"]) if "propertyNames" in schema else _anything
-    others = schema.get("additionalProperties")
-    return keys, _compiled(others, defs) if isinstance(others, dict) else _anything

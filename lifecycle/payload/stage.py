@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, StringConstraints, model_validator
+from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from lifecycle.payload.base import (
@@ -16,12 +16,12 @@ from lifecycle.payload.base import (
     StagePayload,
     Text,
     Whole,
+    fitting,
 )
-from lifecycle.words.cause import RANGES_PATTERN as RANGES
-from lifecycle.words.values import KEPT_PATTERN, MAX_COUNT, MAX_TASKS, MAX_TEXT, misplaced
+from lifecycle.words.values import MAX_COUNT, MAX_TASKS, misplaced
 
 #: Numbers in few letters, such as 0-99,103.
-Ranges = Annotated[str, StringConstraints(pattern=RANGES, max_length=MAX_TEXT)]
+Ranges = Annotated[str, fitting("ranges")]
 Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
 
 
@@ -227,11 +227,8 @@ class StageInvalidated(StagePayload):
     reason: str | None = None
 
 
-class StageSkipped(StagePayload):
+class StageSkipped(StageInvalidated):
     """A person decided that the stage is not needed."""
-
-    amendment: AmendmentId
-    reason: str | None = None
 
 
 class StageBlocked(StagePayload):
@@ -409,7 +406,7 @@ class OutputsReused(AttemptPayload):
 class OutputsArchived(StagePayload):
     """The stage's folder was kept under another name before it runs again."""
 
-    kept_as: Annotated[str, StringConstraints(pattern=KEPT_PATTERN)]
+    kept_as: Annotated[str, fitting("kept")]
     amendment: AmendmentId | None = None
 
 

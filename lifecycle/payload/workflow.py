@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue
 
 from lifecycle.payload.base import (
     AmendmentId,
@@ -16,15 +16,14 @@ from lifecycle.payload.base import (
     StagePayload,
     Text,
     Whole,
+    fitting,
 )
-from lifecycle.words.values import DRIFT_PATTERN, MAX_PATH, MAX_TEXT, MAX_WEIGHT, REPORT_PATTERN
+from lifecycle.words.values import MAX_WEIGHT
 
 #: A number as JSON spells it.
-_NUMBER = StringConstraints(
-    pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$", max_length=MAX_TEXT
-)
+Number = Annotated[str, fitting("number")]
 #: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
-_REPORT_PATH = StringConstraints(pattern=REPORT_PATTERN, max_length=MAX_PATH)
+ReportPath = Annotated[str, fitting("report")]
 
 
 class WorkflowCreated(Payload):
@@ -91,7 +90,7 @@ class StateImported(Payload):
 
     document: Document
     layout: dict[str, list[str]] = {}
-    spelling: dict[str, Annotated[str, _NUMBER]] = {}
+    spelling: dict[str, Number] = {}
     source: Document = {}
 
 
@@ -99,7 +98,7 @@ class WorkflowCompleted(Payload):
     """Every stage is completed or skipped."""
 
     stages: Whole
-    report: Annotated[str, _REPORT_PATH] | None = None
+    report: ReportPath | None = None
 
 
 class WorkflowReopened(Payload):
@@ -130,7 +129,7 @@ class SessionStarted(Payload):
     #: What ``init.sh`` came to: its SHA-256, the seconds it took, the file with its output.
     environment: Document | None = None
     #: Where the workflow's report is to be written, relative to the root; None: the usual place.
-    report: Annotated[str, _REPORT_PATH] | None = None
+    report: ReportPath | None = None
 
 
 ExitReason = Literal["budget_exhausted", "completed", "blocked", "waiting"]
@@ -206,7 +205,7 @@ class AmendmentRejected(Payload):
 
 
 #: Where a foreign version of a file is kept: in one folder, under a plain name.
-KeptAs = Annotated[str, StringConstraints(pattern=DRIFT_PATTERN, max_length=MAX_PATH)]
+KeptAs = Annotated[str, fitting("drift")]
 DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
 
 

@@ -11,13 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from lifecycle.protocol.consent import (
-    by_a_person,
-    decided,
-    proposed,
-    require_agreed,
-    require_approving,
-)
 from lifecycle.protocol.standing import (
     ACTIVE,
     PLAN,
@@ -29,8 +22,13 @@ from lifecycle.protocol.standing import (
     CheckedStage,
     Data,
     Standing,
+    by_a_person,
+    decided,
     describe,
     hold,
+    proposed,
+    require_agreed,
+    require_approving,
     spans_of,
 )
 
@@ -38,7 +36,7 @@ _ALL = frozenset({"pending", "ready", "invalidated", "failed", "completed", *ACT
 
 
 def first_breach(events: Iterable[tuple[Data, str]]) -> Breach | None:
-    """Return the first event that cannot be, None where all can.
+    """Return the first event that cannot be, None if all can.
 
     ``events`` are envelopes in order of version, each lifted to the schema of today, with its hash.
     """
@@ -64,11 +62,9 @@ def _take(log: Standing, event: Data) -> None:
         if type_ == "state.imported":
             describe(log, event["data"]["document"], version == log.import_end)
         return
-    known = _RULES.get(type_)
-    hold(known is not None, "evolving", f"no event is called {type_!r:.80}")
+    hold(type_ in _RULES, "evolving", f"no event is called {type_!r:.80}")
     hold(first or version > log.import_end, "ordered", f"{type_} while an import is under way")
-    if known is not None:
-        known(log, event)
+    _RULES[type_](log, event)
 
 
 def _begin(log: Standing, event: Data) -> None:
@@ -232,7 +228,8 @@ def _blocked(log: Standing, event: Data) -> None:
 
 def _plain(log: Standing, event: Data) -> None:
     """What may be said of a stage at any time; with an amendment, only as it is approved."""
-    _stage(log, event)
+    if event["type"] != "note.logged" or event["data"].get("stage") is not None:
+        _stage(log, event)
     if event["data"].get("amendment") is not None:
         require_approving(log, event, event["data"]["amendment"])
 
@@ -334,12 +331,6 @@ def _finished(log: Standing, event: Data) -> None:
     log.is_completed = done
 
 
-def _noted(log: Standing, event: Data) -> None:
-    """A note may be made at any time, of a stage that there is."""
-    if event["data"].get("stage") is not None:
-        _stage(log, event)
-
-
 def _files(log: Standing, event: Data) -> None:
     begun = any(one.attempts for one in log.stages.values())
     first = event["version"] == log.import_end + 1 if log.import_end else not begun
@@ -365,7 +356,7 @@ _BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _known: "attempt.left",
     _tasks: "tasks.observed",
     _freed: "leftovers.freed",
-    _plain: "outputs.recorded outputs.archived checkpoint.recorded",
+    _plain: "outputs.recorded outputs.archived checkpoint.recorded note.logged",
     _results: "results.adopted results.changed",
     _overruled: "claim.overruled",
     proposed: "amendment.proposed",
@@ -373,7 +364,6 @@ _BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _session: "session.started session.ended",
     _charged: "cost.charged",
     _drift: "drift.detected drift.adopted drift.reverted",
-    _noted: "note.logged",
     _files: "files.recorded",
 }
 _RULES = {type_: rule for rule, types in _BY_RULE.items() for type_ in types.split()}

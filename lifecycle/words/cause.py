@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lifecycle.words.values import DRIFT_PATTERN, KEPT_PATTERN, REPORT_PATTERN, STAGE_PATTERN
+from lifecycle.words.values import (
+    DRIFT_PATTERN,
+    KEPT_PATTERN,
+    RANGES_PATTERN,
+    REPORT_PATTERN,
+    STAGE_PATTERN,
+)
 
 #: Characters of a cause: a line, and what still can be read at a glance.
 _LONGEST = 500
@@ -72,9 +78,6 @@ def _whole(lines: list[str], at: int) -> str:
     more = lines[at + 1 : at + 2] if lines[at].endswith(":") else []
     return " ".join(line.strip() for line in [lines[at], *more])
 
-
-#: Numbers as ranges; `lifecycle.sweeps.definition` reads and writes them.
-RANGES_PATTERN = r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 
 #: Pattern of a text → what such a text is.
 _PATTERNS = {

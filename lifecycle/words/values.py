@@ -15,6 +15,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 STAGE_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 #: Of the folder of a stage as it was kept before it ran again: ``stage-2.v1``, ``grow-film.v1``.
 KEPT_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}\.v[1-9][0-9]{0,15}$"
+#: Numbers as ranges; `lifecycle.sweeps.definition` reads and writes them.
+RANGES_PATTERN = r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 #: What else has a meaning where a stage is named, in small letters, beside a workflow's fields.
 _TAKEN = frozenset({"docs", "pause", "workflow", "session", "purpose"})
 _NUMBERED = re.compile(r"stage-([1-9][0-9]*)")

@@ -5,34 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle.machines.decide_fields import ELSEWHERE
-from lifecycle.machines.definition import CANCELLED, Definition, Transition
+from lifecycle.machines.definition import CANCELLED, Definition, Phase, Transition
 from lifecycle.machines.guard import text_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.shape import schema_of
 from projections.drawing import svg
 
+_HEAD = ("id", "version", "title", "protocol", "initial")
+
 
 def described(definition: Definition) -> dict[str, Any]:
     """Return all that a definition says: phases, ways, loops, schemas, diagram."""
+    ended = {"final": True, "asks": "", "to": []}
+    phases = {
+        name: {
+            **phase.model_dump(exclude_none=True),
+            "to": [way.to for way in definition.ways(name)],
+        }
+        for name, phase in definition.phases.items()
+    }
     return {
-        "id": definition.id,
-        "version": definition.version,
-        "title": definition.title,
-        "protocol": definition.protocol,
-        "initial": definition.initial,
-        "phases": {
-            **{
-                name: phase.model_dump(exclude_none=True)
-                | {"to": [way.to for way in definition.ways(name)]}
-                for name, phase in definition.phases.items()
-            },
-            CANCELLED: {"final": True, "asks": "", "to": []},
-        },
+        **{name: getattr(definition, name) for name in _HEAD},
+        "phases": {**phases, CANCELLED: ended},
         "transitions": [_way(definition, way) for way in definition.transitions],
         "loops": {name: loop.model_dump() for name, loop in definition.loops.items()},
         "approvals": {name: one.model_dump() for name, one in definition.approvals.items()},
         "reserved": {**definition.all_reserved(), "_*": "every segment that begins with _"},
-        "schema": state_schema(definition),
+        "schema": _state_schema(definition),
         "events": _events(definition),
         "tasks": definition.tasks.model_dump() if definition.tasks is not None else None,
         "files": definition.files,
@@ -43,21 +42,20 @@ def described(definition: Definition) -> dict[str, Any]:
 def outlined(definition: Definition) -> dict[str, Any]:
     """Return what is needed to go through a machine: phases, ways, limits, approvals, events."""
     whole = described(definition)
-    kept = ("id", "version", "title", "protocol", "initial", "phases", "loops", "approvals")
-    ways = [{key: way[key] for key in ("from", "to", "says")} for way in whole["transitions"]]
-    counted = zip(ways, definition.transitions, strict=True)
     phases = {
         name: {
             key: value for key, value in phase.items() if key != "to" and value not in (False, "")
         }
         for name, phase in whole["phases"].items()
     }
+    ways = [
+        {key: way[key] for key in ("from", "to", "says", "loop") if key != "loop" or way["loop"]}
+        for way in whole["transitions"]
+    ]
     return {
-        **{key: whole[key] for key in kept},
+        **{key: whole[key] for key in (*_HEAD, "phases", "loops", "approvals")},
         "phases": phases,
-        "transitions": [
-            {**said, **({"loop": way.loop} if way.loop else {})} for said, way in counted
-        ],
+        "transitions": ways,
         "events": {name: kind.says for name, kind in definition.events.items()},
         "tasks": definition.tasks.statuses if definition.tasks is not None else None,
         "files": definition.files,
@@ -77,31 +75,25 @@ def schemas(definition: Definition) -> dict[str, Any]:
         for name, one in _events(definition).items()
         if "schema" in one
     }
-    return {f"{definition.id}.state": state_schema(definition), **events}
+    return {f"{definition.id}.state": _state_schema(definition), **events}
 
 
 def _way(definition: Definition, way: Transition) -> dict[str, Any]:
-    guard = way.guard.model_dump(by_alias=True) if way.guard is not None else None
+    loop = definition.loops[way.loop] if way.loop is not None else None
     return {
         "from": way.source,
         "to": way.to,
-        "guard": guard,
+        "guard": way.guard.model_dump(by_alias=True) if way.guard is not None else None,
         "says": text_of(way.guard),
         "loop": way.loop,
-        "limit": definition.loops[way.loop].limit if way.loop is not None else None,
-        "on_limit": definition.loops[way.loop].on_limit if way.loop is not None else None,
+        "limit": loop and loop.limit,
+        "on_limit": loop and loop.on_limit,
     }
 
 
-def state_schema(definition: Definition) -> dict[str, Any]:
-    """Return the JSON Schema of a machine's fields."""
-    found = schema_of(definition.fields)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": definition.id,
-        **found,
-        "type": "object",
-    }
+def _state_schema(definition: Definition) -> dict[str, Any]:
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": definition.id}
+    return {**head, **schema_of(definition.fields), "type": "object"}
 
 
 def _events(definition: Definition) -> dict[str, Any]:
@@ -116,9 +108,11 @@ def _events(definition: Definition) -> dict[str, Any]:
         }
         for name, kind in definition.events.items()
     }
-    others = {name: {"recorded_by": command} for name, command in ELSEWHERE.items()}
-    if definition.tasks is None:
-        others = {name: one for name, one in others.items() if one["recorded_by"] != "task"}
+    others = {
+        name: {"recorded_by": command}
+        for name, command in ELSEWHERE.items()
+        if command != "task" or definition.tasks is not None
+    }
     return {**own, **others}
 
 
@@ -133,8 +127,13 @@ def mermaid(definition: Definition) -> str:
     for track, names in groups.items():
         inner = [f"        {_node(name)}" for name in names]
         lines += [f'    state "track {track}" as track_{_node(track)} {{', *inner, "    }"]
-    lines += [_arrow(definition, way) for way in definition.transitions]
-    lines += [f"    {a} --> {b}: limit" for a, b in sorted(_exits(definition))]
+    exits: set[str] = set()
+    for way in definition.transitions:
+        loop = definition.loops[way.loop] if way.loop is not None else None
+        limit = f": {way.loop} (at most {loop.limit})" if loop is not None else ""
+        lines.append(f"    {_node(way.source)} --> {_node(way.to)}{limit}")
+        exits |= {f"    {_node(way.source)} --> {_node(loop.on_limit)}: limit"} if loop else set()
+    lines += sorted(exits)
     lines += [f"    {_node(name)} --> [*]" for name, one in definition.phases.items() if one.final]
     return "\n".join(lines)
 
@@ -151,75 +150,45 @@ def drawn(machine: Machine) -> str:
     return "\n".join([*lines, f"    class {_node(machine.phase)} present", ""])
 
 
-def _arrow(definition: Definition, way: Transition) -> str:
-    arrow = f"    {_node(way.source)} --> {_node(way.to)}"
-    if way.loop is None:
-        return arrow
-    return f"{arrow}: {way.loop} (at most {definition.loops[way.loop].limit})"
-
-
-def _exits(definition: Definition) -> set[tuple[str, str]]:
-    return {
-        (_node(way.source), _node(definition.loops[way.loop].on_limit))
-        for way in definition.transitions
-        if way.loop is not None
-    }
-
-
 def _node(name: str) -> str:
     return name.replace("-", "_").replace(".", "_")
 
 
 def page(definition: Definition) -> str:
     """Return a definition as Markdown."""
+    files = ", ".join(f"`{path}`" for path in definition.files.values())
+    approvals = ", ".join(f"`{n}` in `{a.phase}`" for n, a in definition.approvals.items())
+    events = ", ".join(f"`{name}`" for name in definition.events)
+    reserved = ", ".join(f"`{name}`" for name in definition.all_reserved())
     return "\n".join(
         [
-            f"## {definition.id}",
+            f"## {definition.id}\n",
+            f"{definition.title}. Begins in `{definition.initial}`; files: {files}.\n",
+            f"```mermaid\n{mermaid(definition)}\n```\n",
+            "| from | to | where |\n|---|---|---|",
+            *(_row_of_way(definition, way) for way in definition.transitions),
+            "\n| phase | what it asks for |\n|---|---|",
+            *(_row_of_phase(name, phase) for name, phase in definition.phases.items()),
             "",
-            f"{definition.title}. Begins in `{definition.initial}`; files: "
-            + ", ".join(f"`{path}`" for path in definition.files.values())
-            + ".",
-            "",
-            "```mermaid",
-            mermaid(definition),
-            "```",
-            "",
-            *_ways_table(definition),
-            "",
-            *_phases_table(definition),
-            "",
-            *_lists(definition),
+            *([f"Approvals: {approvals}."] if approvals else []),
+            f"Events: {events}.",
+            f"Reserved: {reserved}, and every segment that begins with `_`.\n",
         ]
     )
 
 
-def _ways_table(definition: Definition) -> list[str]:
-    rows = ["| from | to | where |", "|---|---|---|"]
-    for way in definition.transitions:
-        where = text_of(way.guard) if way.guard is not None else "always"
-        if way.loop is not None:
-            loop = definition.loops[way.loop]
-            where += f"; loop `{way.loop}`, at most {loop.limit}, then to `{loop.on_limit}`"
-        rows.append(f"| `{way.source}` | `{way.to}` | {where.replace('|', '/')} |")
-    return rows
+def _row_of_way(definition: Definition, way: Transition) -> str:
+    where = text_of(way.guard) if way.guard is not None else "always"
+    if way.loop is not None:
+        loop = definition.loops[way.loop]
+        where += f"; loop `{way.loop}`, at most {loop.limit}, then to `{loop.on_limit}`"
+    return f"| `{way.source}` | `{way.to}` | {where.replace('|', '/')} |"
 
 
-def _phases_table(definition: Definition) -> list[str]:
-    rows = ["| phase | what it asks for |", "|---|---|"]
-    for name, phase in definition.phases.items():
-        marks = ["final"] if phase.final else []
-        if phase.person:
-            marks.append("a person" if phase.person is True else f"a person {phase.person}")
-        if phase.track is not None:
-            marks.append(f"track {phase.track}")
-        said = f" ({', '.join(marks)})" if marks else ""
-        rows.append(f"| `{name}`{said} | {phase.asks or '-'} |")
-    return rows
-
-
-def _lists(definition: Definition) -> list[str]:
-    approvals = ", ".join(f"`{n}` in `{a.phase}`" for n, a in definition.approvals.items())
-    events = ", ".join(f"`{name}`" for name in definition.events)
-    reserved = ", ".join(f"`{name}`" for name in definition.all_reserved())
-    lines = [f"Events: {events}.", f"Reserved: {reserved}, and every segment that begins with `_`."]
-    return [f"Approvals: {approvals}.", *lines, ""] if approvals else [*lines, ""]
+def _row_of_phase(name: str, phase: Phase) -> str:
+    marks = ["final"] if phase.final else []
+    if phase.person:
+        marks.append("a person" if phase.person is True else f"a person {phase.person}")
+    marks += [f"track {phase.track}"] if phase.track is not None else []
+    said = f" ({', '.join(marks)})" if marks else ""
+    return f"| `{name}`{said} | {phase.asks or '-'} |"

@@ -49,11 +49,6 @@ def _transitioned(data: Data) -> str:
     return text + _because(data)
 
 
-def _recorded(data: Data) -> str:
-    name = str(data["name"])
-    return name + (f" {_short(data['data'])}" if data["data"] else "")
-
-
 def _task(data: Data) -> str:
     changed = ", ".join(f"{key} {_short(value)}" for key, value in data["changes"].items())
     return f"{data['task']}: {changed}{_because(data)}"
@@ -82,11 +77,6 @@ def _limited(data: Data) -> str:
     return f"{data['loop']} may go {data['to']} times{was}{by}{_because(data)}"
 
 
-def _cancelled(data: Data) -> str:
-    end = "given up to begin anew" if data.get("anew") else "cancelled"
-    return f"{end} in {data['left']}{_because(data)}"
-
-
 _SPELLED: dict[str, str | Callable[[Data], str]] = {
     "machine.created": "{machine} begins as {definition[id]}",
     "machine.imported": lambda data: (
@@ -94,7 +84,9 @@ _SPELLED: dict[str, str | Callable[[Data], str]] = {
     ),
     "machine.updated": _updated,
     "machine.transitioned": _transitioned,
-    "machine.recorded": _recorded,
+    "machine.recorded": lambda data: (
+        f"{data['name']} {_short(data['data'])}" if data["data"] else str(data["name"])
+    ),
     "machine.task_changed": _task,
     "machine.task_claimed": _claimed,
     "machine.task_released": _released,
@@ -102,5 +94,8 @@ _SPELLED: dict[str, str | Callable[[Data], str]] = {
     "machine.approved": _approved,
     "machine.withdrawn": "{approval} withdrawn by {approved_by}",
     "machine.limited": _limited,
-    "machine.cancelled": _cancelled,
+    "machine.cancelled": lambda data: (
+        f"{'given up to begin anew' if data.get('anew') else 'cancelled'} in {data['left']}"
+        f"{_because(data)}"
+    ),
 }

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lifecycle.machines.decide import open_ways
 from lifecycle.machines.guard import FileFact, parts, path_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineTaskChanged, MachineTransitioned
-from lifecycle.machines.transition import open_ways
 from lifecycle.payload.base import Payload
 from projections.machines.documents import phase as phase_document
 from projections.words.text import passed, utc_seconds

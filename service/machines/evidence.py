@@ -12,8 +12,8 @@ from typing import Any
 from eventstore.private import TooLarge, read_regular
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import FileFact, is_inside
-from lifecycle.machines.items import COMMITS, marks_of_tips, place_of_commit, tips_in
 from lifecycle.machines.machine import Machine, texts
+from lifecycle.machines.path import COMMITS, marks_of_tips, place_of_commit, tips_in
 from lifecycle.machines.payload import MachineUpdated
 from service.machines.git import commit_of, is_made_since, tips_of
 from service.root.safe_open import is_inside as lies_inside

@@ -11,9 +11,8 @@ from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.errors import StateNotFound
-from lifecycle.machines.evolve import REDUCER, steps
+from lifecycle.machines.evolve import REDUCER, closed_to, steps
 from lifecycle.machines.machine import Bound, Machine
-from lifecycle.machines.transition import closed_to
 from service.consent import doubts
 from service.consent.proof import RecordedApproval, as_of, by_policy
 from service.errors import NotFound

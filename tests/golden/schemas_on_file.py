@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lifecycle.payload.shape import VALUES as SHAPES_OF_VALUES
 from projections.files.schemas import schemas
 from tests.golden.events_on_file import EVERY
 
@@ -17,7 +20,11 @@ FOLDER = _HERE / "docs" / "schema"
 SHAPES = _HERE / "lifecycle/payload/shapes.py"
 _HEAD = '''"""The shapes of events' data, written by `python -m tests.golden.schemas_on_file`."""
 
-SHAPES = r"""'''
+SHAPES = r"""
+'''
+_NEEDED = object()
+#: What a schema says to people.
+_WORDS = ("title", "description")
 
 
 def texts() -> dict[str, str]:
@@ -33,25 +40,54 @@ def texts() -> dict[str, str]:
 
 def shapes() -> str:
     """Return what `lifecycle/payload/shapes.py` must hold: what of the schemas says what may be."""
-    found = {type_: _bare(model.model_json_schema()) for type_, model in EVERY.items()}
-    text = json.dumps(found, sort_keys=True, separators=(",", ":")).replace('},"', '},\n"')
-    return f'{_HEAD}{text}"""\n'
+    rows: dict[str, str] = {}
+    for type_, model in EVERY.items():
+        schema = model.model_json_schema()
+        for name, part in {**schema.get("$defs", {}), type_: schema}.items():
+            if "properties" in part:
+                row = " ".join([name, *_fields(part)])
+                assert rows.setdefault(name, row) == row, f"{name} has two shapes"
+    wrapped = [
+        textwrap.fill(rows[name], 100, subsequent_indent="  ", break_on_hyphens=False)
+        for name in sorted(rows)
+    ]
+    return _HEAD + "\n".join(wrapped) + '\n"""\n'
 
 
-def _bare(schema: Any, *, named: bool = False) -> Any:
-    """Return a schema without words for people; ``named``: its keys are names of fields."""
-    if isinstance(schema, list):
-        return [_bare(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    words = () if named else ("title", "description")
-    return {
-        key: _bare(value, named=key in ("properties", "$defs", "patternProperties"))
-        if key != "default"
-        else value
-        for key, value in schema.items()
-        if key not in words
-    }
+def _fields(schema: Any) -> Iterator[str]:
+    """Yield each field with its shape, and with its default if it may be left out."""
+    assert schema["additionalProperties"] is False
+    for name, one in sorted(schema["properties"].items()):
+        default = one.get("default", {"array": [], "object": {}}.get(one.get("type"), _NEEDED))
+        is_needed = name in schema.get("required", ()) or default is _NEEDED
+        text = "" if is_needed else "=" + json.dumps(default).replace(" ", "\\u0020")
+        yield f"{name}:{_shape(one)}{text}"
+
+
+def _shape(schema: Any) -> str:  # noqa: C901 - one case for each form of a schema
+    """Return a schema in the letters that `lifecycle.payload.shape` reads."""
+    asked = {key: one for key, one in schema.items() if key not in (*_WORDS, "default")}
+    known = [name for name, one in SHAPES_OF_VALUES.items() if one == asked]
+    if known:
+        return known[0]
+    match asked:
+        case {"$ref": where, **rest} if not rest:
+            name = str(where).rpartition("/")[2]
+            return "any" if name == "JsonValue" else name
+        case {"anyOf": [one, {"type": "null"}], **rest} if not rest:
+            return f"{_shape(one)}?"
+        case {"anyOf": others, **rest} if not rest:
+            return "|".join(map(_shape, others))
+        case {"enum": values, "type": "string", **rest} if not rest:
+            return f"({','.join(values)})"
+        case {"items": item, "type": "array", **rest} if not rest:
+            return f"[{_shape(item)}]"
+        case {"additionalProperties": value, "type": "object", **rest} if not rest:
+            return "{" + _shape(value) + "}"
+        case {"patternProperties": keyed, "type": "object", **rest} if not rest and len(keyed) == 1:
+            pattern, value = next(iter(keyed.items()))
+            return "{" + _shape({"pattern": pattern, "type": "string"}) + ">" + _shape(value) + "}"
+    raise AssertionError(f"no letters are known for {asked}; see lifecycle.payload.shape")
 
 
 if __name__ == "__main__":

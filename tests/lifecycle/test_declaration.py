@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from lifecycle.payload.shape import misfit
-from lifecycle.payload.shapes import SHAPES
 from lifecycle.words.values import (
     DRIFT_PATTERN,
     MAX_ID,
@@ -26,7 +24,7 @@ from tests.golden.events_on_file import EVERY, examples
 Data = dict[str, Any]
 Path = tuple[str | int, ...]
 
-SHAPE: dict[str, Any] = json.loads(SHAPES)
+SHAPE: dict[str, Any] = {type_: model.model_json_schema() for type_, model in EVERY.items()}
 #: An example of each type with every field, as it is written today.
 SEEDS = {one.type: one.data for one in examples() if one.version == EVERY[one.type].schema_version}
 

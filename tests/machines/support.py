@@ -12,9 +12,8 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import FileFact
-from lifecycle.machines.items import place_of_commit
 from lifecycle.machines.machine import Machine, Move
-from lifecycle.machines.path import parse, put
+from lifecycle.machines.path import parse, place_of_commit, put
 from lifecycle.machines.shape import below
 from lifecycle.machines.soundness import load
 from lifecycle.payload.base import Payload

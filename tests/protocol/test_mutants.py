@@ -19,7 +19,7 @@ from tests.protocol.forged import FORGED, GOOD, Event, linked
 
 #: Nothing is asked of these but their place, which is that of each event.
 _UNASKED = {"workflow.imported", "drift.detected"}
-_FILES = ("standing", "consent", "behaviour")
+_FILES = ("standing", "behaviour")
 _SOURCES = {name: Path(checker.__file__).with_name(f"{name}.py").read_text() for name in _FILES}
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lifecycle.machines.decide import open_ways
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document
 from lifecycle.machines.path import look, merged
 from lifecycle.machines.payload import MachineRecorded, MachineTaskChanged, MachineTransitioned
-from lifecycle.machines.transition import open_ways
 from projections.machines import documents as shown
 from service.machines.evidence import evidence, output_at, status_of_output
 from service.machines.writers.walk import Path_, Walk, is_recordable, same

@@ -12,12 +12,11 @@ from typing import Any
 from eventstore.codec import canonical
 from eventstore.errors import InvalidData
 from lifecycle.errors import LifecycleError
-from lifecycle.machines.decide import after, decide
+from lifecycle.machines.decide import after, decide, targets
 from lifecycle.machines.errors import InvalidTransition
 from lifecycle.machines.machine import Document, Machine
 from lifecycle.machines.path import look
 from lifecycle.machines.payload import Change, MachineUpdated
-from lifecycle.machines.transition import targets
 from lifecycle.payload.base import Payload
 from lifecycle.words.document import layout_of
 from service.machines.completing import completed
