@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from lifecycle.payload.event_types import OF_MODEL
+from lifecycle.payload.event_types import type_of, version_of
 from lifecycle.payload.shape import VALUES
 from lifecycle.words.values import MAX_COUNT
 
@@ -71,7 +71,8 @@ class Payload(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls.type, cls.schema_version = OF_MODEL.get(cls.__name__, ("", 1))
+        cls.type = type_of(cls.__name__)
+        cls.schema_version = version_of(cls.type)
 
     @classmethod
     def of(cls, data: Document) -> Self:

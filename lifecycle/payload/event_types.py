@@ -1,7 +1,7 @@
 """Every event type there is: which schema version is written, and which model holds its data.
 
 Who reads a log needs this alone, and none of the models, which take longer to load than most
-commands to run.
+commands to run. The names are those of the models, as the shapes have them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from lifecycle.payload.shapes import SHAPES
 
 
 def checks_with_findings(data: dict[str, Any]) -> dict[str, Any]:
@@ -82,32 +84,29 @@ class EventType(NamedTuple):
     version: int
 
 
-def _declared(names: str) -> Mapping[str, EventType]:
-    """``stage.readied`` has the model ``StageReadied``, and a version more than is lifted."""
-    words = {name: re.split("[._]", name) for name in names.split()}
-    return {
-        name: EventType("".join(map(str.capitalize, parts)), 1 + len(_LIFTED.get(name, ())))
-        for name, parts in words.items()
-    }
+def type_of(model: str) -> str:
+    """Return the event type of the model of this name: ``stage.readied`` of ``StageReadied``."""
+    first, *others = re.findall("[A-Z][a-z]*", model)
+    return f"{first}.{'_'.join(others)}".lower()
 
 
+def version_of(type_: str) -> int:
+    """Return the schema version that is written today: one more than is lifted."""
+    return 1 + len(_LIFTED.get(type_, ()))
+
+
+def _model_of(type_: str) -> str:
+    return "".join(map(str.capitalize, re.split("[._]", type_)))
+
+
+_EVERY = {
+    name: EventType(_model_of(name), version_of(name))
+    for name in re.findall(r"^([a-z]+\.[a-z_]+) ", SHAPES, re.MULTILINE)
+}
 #: Those of the staged workflow; their models are in `lifecycle.payload.models`.
-STAGED = _declared("""
-    workflow.created workflow.imported line.imported state.imported files.recorded
-    workflow.completed workflow.reopened stage.readied stage.prepared attempt.started
-    stage.launched stage.computed claim.overruled stage.completed stage.failed stage.retried
-    stage.invalidated stage.skipped stage.blocked attempt.observed attempt.relaunched
-    attempt.stopped attempt.left tasks.observed leftovers.freed outputs.recorded outputs.reused
-    outputs.archived results.adopted results.changed checkpoint.recorded note.logged
-    amendment.proposed amendment.approved amendment.rejected session.started session.ended
-    cost.charged drift.detected drift.adopted drift.reverted
-""")
+STAGED = {name: one for name, one in _EVERY.items() if not name.startswith("machine.")}
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
-OF_MACHINES = _declared("""
-    machine.created machine.imported machine.updated machine.transitioned machine.recorded
-    machine.task_changed machine.task_claimed machine.task_released machine.checkpointed
-    machine.approved machine.withdrawn machine.limited machine.cancelled
-""")
+OF_MACHINES = {name: one for name, one in _EVERY.items() if name not in STAGED}
 #: What only a look at the job itself can tell: no caller says it, not even a person.
 OF_A_LOOK = frozenset(
     {"files.recorded", "attempt.left", "attempt.stopped"}
@@ -115,8 +114,5 @@ OF_A_LOOK = frozenset(
 )
 #: What a person decides, each with a proof of consent, beside amendments and approvals.
 OF_A_PERSON = frozenset({"claim.overruled", "drift.reverted", "machine.limited", "results.adopted"})
-_EVERY = {**STAGED, **OF_MACHINES}
 #: Event type → the schema version that is written today.
 VERSIONS: Mapping[str, int] = {name: known.version for name, known in _EVERY.items()}
-#: Model → its event type, and the schema version that is written today.
-OF_MODEL = {known.model: (name, known.version) for name, known in _EVERY.items()}

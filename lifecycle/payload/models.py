@@ -18,24 +18,28 @@ if TYPE_CHECKING:
     from lifecycle.payload.stage import *
     from lifecycle.payload.workflow import *
 
-#: Module of a family → the names that it defines; all others are of stages.
-_FAMILIES = {
-    "base": "AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text",
-    "workflow": (
-        "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType CostCharged "
-        "DriftAdopted DriftDetected DriftKind DriftReverted ExitReason LineImported NoteLogged "
-        "SessionEnded SessionStarted StateImported UnknownField WorkflowCompleted "
-        "WorkflowCreated WorkflowImported WorkflowReopened"
-    ),
-}
-_HOMES = {name: module for module, names in _FAMILIES.items() for name in names.split()}
+_BASE = frozenset(
+    {"AmendmentId", "AttemptId", "AttemptPayload", "Document"}
+    | {"Payload", "StageId", "StagePayload", "Text"}
+)
+#: The first words of the names that `workflow` defines; all others are of stages.
+_OF_WORKFLOWS = (
+    *("Workflow", "Line", "State", "Note", "Amendment"),
+    *("Session", "Cost", "Drift", "Exit", "Unknown"),
+)
+
+
+def _home(name: str) -> str:
+    if name in _BASE:
+        return "base"
+    return "workflow" if name.startswith(_OF_WORKFLOWS) else "stage"
 
 
 if not TYPE_CHECKING:  # a type checker is to see the names above, and no others
 
     def __getattr__(name: str) -> Any:
         """Load what a family defines; from then on it is found without this."""
-        home = import_module(f"lifecycle.payload.{_HOMES.get(name, 'stage')}")
+        home = import_module(f"lifecycle.payload.{_home(name)}")
         if name not in vars(home):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(home, name)
