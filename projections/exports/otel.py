@@ -17,7 +17,7 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
-from projections.exports.plain import ExportSource, amended_by, touched
+from projections.exports.formats import ExportSource, amended_by, touched
 
 _TRACE, _SPAN = 32, 16
 _INTERNAL = 1

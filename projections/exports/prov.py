@@ -14,7 +14,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, Told, provenance
 from projections.words.text import quoted, workflow_uri
 

@@ -13,7 +13,7 @@ from typing import Any
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.exports.plain import Steps, amended_by
+from projections.exports.formats import Steps, amended_by
 from projections.words.amendments import told
 
 

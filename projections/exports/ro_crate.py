@@ -15,7 +15,7 @@ from mimetypes import MimeTypes
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, provenance
 from projections.files.state_document import FILE_NAME
 from projections.words.text import quoted, workflow_uri

@@ -14,7 +14,7 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Stage
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 from projections.words.text import inert, seconds, shown
 
 _OF_ATTEMPT = ("outcome", "exit_code", "host", "started_at", "ended_at")

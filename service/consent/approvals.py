@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from eventstore.event import RecordedEvent
-from eventstore.store import EventStore, Raw
+from eventstore.store import EventStore
 
 if TYPE_CHECKING:
     from service.consent.pins import Pin
     from service.consent.proof import Policy
 
 _SIGNATURE = "signature"
+#: What the text of an event holds that chose this policy, for a new workflow or later.
+_CHOSEN = ('"consent":"signature"', '"consent":{"new":"signature"')
 
 
 class Judged(Protocol):
@@ -31,7 +33,7 @@ S_contra = TypeVar("S_contra", bound=Judged, contravariant=True)
 
 
 class Judging(Protocol[S_contra]):
-    """Which events of a stream count only where nothing speaks against them."""
+    """Which events of a stream count only if nothing speaks against them."""
 
     #: Their types; those that carry a proof count only in a log that this login knows.
     judged: frozenset[str]
@@ -130,15 +132,13 @@ class Approvals:
         roots = [pin.root for pin in self._pins_known() if pin.stream == self.stream]
         return roots[-1] if roots else None
 
-    def pin(self, state: Policy) -> bool:
-        """Keep outside the root what the log is known by; False where another is pinned there.
+    def pin(self, state: Policy) -> None:
+        """Keep outside the root what the log is known by, unless another is pinned there.
 
         That one is replaced by a person alone: `repin`.
         """
-        if self.pin_objection() is not None:
-            return False
-        self.repin(state)
-        return True
+        if self.pin_objection() is None:
+            self.repin(state)
 
     def repin(self, state: Policy) -> None:
         """Keep what the log is known by, whatever was pinned in its root before."""
@@ -163,16 +163,13 @@ class Approvals:
     def bars_stored_folds(self, state: Judged, after: int) -> bool:
         """Whether the state must come from the log's events alone, not from a kept copy.
 
-        Where consent is by ``signature``, or ever was, a raw write must change nothing, and a kept
+        If consent is by ``signature``, or ever was, a raw write must change nothing, and a kept
         copy is a row like others. Up to the version ``after`` the caller knows that it never was.
         """
         if _SIGNATURE in (state.consent, *(pin.policy for pin in self.pinned_here())):
             return True
-        if any(map(_speaks_of_signature, self.store.raw(self.stream, after=after))):
+        texts = (row.text for row in self.store.raw(self.stream, after=after))
+        if any(words in text for text in texts for words in _CHOSEN):
             return True
         first = self.first_hash()
         return any(p.policy == _SIGNATURE and p.first == first for p in self._pins_known())
-
-
-def _speaks_of_signature(row: Raw) -> bool:
-    return '"consent":"signature"' in row.text or '"consent":{"new":"signature"' in row.text

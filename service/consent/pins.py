@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.private import make_own_folder
 from lifecycle.errors import NeedsConsent
@@ -22,11 +21,9 @@ from service.root.disk import config_folder, write_whole
 from wording import Worded
 
 _WORKFLOW = "workflow-"
-_MACHINE = "machine-"
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(NamedTuple):
     """One log as it was when this login made it or agreed to its policy.
 
     ``first`` is the hash of its first event, ``signers`` the digest of its signers, ``root`` the
@@ -88,9 +85,14 @@ def keep_pin(root: Path, pin: Pin) -> None:
     path = _file_of(root)
     others = [known for known in _read(path) if known.place != pin.place]
     make_own_folder(path.parent)
-    content = {"format": 2, "root": str(root), "pins": [asdict(p) for p in (*others, pin)]}
-    write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
-    _forget_older(root, pin.place)
+    pins = [one._asdict() for one in (*others, pin)]
+    _write(path, {"format": 2, "root": str(root), "pins": pins})
+    for older in sorted(_folder().glob("*.json")):
+        entries = _entries(older)
+        same = place_of(_older_stream(older)) == pin.place
+        left = [entry for entry in entries if not (same and entry["root"] == str(root))]
+        if left != entries:
+            _write(older, {"format": 1, "pins": left})
 
 
 def _folder() -> Path:
@@ -131,14 +133,8 @@ def _older() -> Iterator[Pin]:
 
 
 def _older_stream(path: Path) -> str:
-    return path.stem if path.stem.startswith(_MACHINE) else f"{_WORKFLOW}{path.stem}"
+    return path.stem if path.stem.startswith("machine-") else f"{_WORKFLOW}{path.stem}"
 
 
-def _forget_older(root: Path, place: str) -> None:
-    for path in sorted(_folder().glob("*.json")):
-        entries = _entries(path)
-        same = place_of(_older_stream(path)) == place
-        left = [entry for entry in entries if not (same and entry["root"] == str(root))]
-        if left != entries:
-            content = {"format": 1, "pins": left}
-            write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(content, indent=1).encode() + b"\n")

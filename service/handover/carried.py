@@ -197,7 +197,7 @@ def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
     names = brought(manifest)
     if len(names) > MOST_FILES:
         many = f"expected {MOST_FILES:,} files beside the log at most, found {len(names):,}"
-        raise UnusableArchive(str(path), None, many)
+        raise UnusableArchive(path, None, many)
     recorded = _recorded(path, file, manifest) if names else {}
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for name in names:
@@ -209,7 +209,7 @@ def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
         elif name in recorded and manifest.files[entry].sha256 not in recorded[name]:
             why = "it is not the result that the log tells of"
         if why is not None:
-            raise UnusableArchive(str(path), entry[:200], why)
+            raise UnusableArchive(path, entry[:200], why)
 
 
 def _recorded(path: Path, file: ZipFile, manifest: Manifest) -> dict[str, set[str]]:
@@ -261,4 +261,4 @@ def _checked(archive: Path, file: ZipFile, manifest: Manifest, path: str) -> Ite
             found.update(chunk)
             yield chunk
     if found.hexdigest() != manifest.files[name].sha256:
-        raise UnusableArchive(str(archive), name, "it was changed while it was read")
+        raise UnusableArchive(archive, name, "it was changed while it was read")

@@ -47,10 +47,10 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
     """Raise `UnusableArchive` for a line that no append would make, the first one found."""
     for name in (CLAIMS, REFUSALS):
         if name not in manifest.files:
-            raise UnusableArchive(str(path), name, "the manifest does not name it")
+            raise UnusableArchive(path, name, "the manifest does not name it")
     for line in lines_of(path, file, REFUSALS):
         if not _is_refusal(line):
-            raise UnusableArchive(str(path), REFUSALS, f"expected refusals, found {line!r:.80}")
+            raise UnusableArchive(path, REFUSALS, f"expected refusals, found {line!r:.80}")
     claims = _claims(path, file, sum(stream.version for stream in manifest.streams))
     ids: set[str] = set()
     for stream in manifest.streams:
@@ -63,7 +63,7 @@ def lines_of(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
         with file.open(name) as lines:
             yield from map(decoded, bounded_lines(lines, LONGEST))
     except ValueError as error:
-        raise UnusableArchive(str(path), name, f"expected lines of JSON: {error}") from error
+        raise UnusableArchive(path, name, f"expected lines of JSON: {error}") from error
 
 
 def _is_refusal(line: Any) -> bool:
@@ -83,7 +83,7 @@ def _claims(path: Path, file: ZipFile, most: int) -> set[str]:
     found: set[str] = set()
     for line in lines_of(path, file, CLAIMS):
         if not _is_claim(line) or line["command_id"] in found or len(found) == most:
-            raise UnusableArchive(str(path), CLAIMS, f"expected no such claim as {line!r:.80}")
+            raise UnusableArchive(path, CLAIMS, f"expected no such claim as {line!r:.80}")
         found.add(line["command_id"])
     return found
 
@@ -98,7 +98,7 @@ class _Chain:
 
     def __init__(self, path: Path, stream: Stream, claims: set[str], ids: set[str]) -> None:
         self._stream, self._claims, self._ids = stream, claims, ids
-        self._wrong: Wrong = partial(UnusableArchive, str(path), stream.file)
+        self._wrong: Wrong = partial(UnusableArchive, path, stream.file)
         self._version, self._previous = 0, ZERO
         self._command: tuple[str, str, str] | None = None
 

@@ -9,7 +9,9 @@ foreign versions of files (``drift/``), the workflow's own files (``files/PATH``
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,7 +19,7 @@ from pydantic import ValidationError
 
 from eventstore.codec import Schema, canonical
 from eventstore.errors import EventStoreError
-from eventstore.event import fault
+from eventstore.event import RecordedEvent, fault
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported as imported_document
@@ -26,9 +28,9 @@ from lifecycle.words.cause import problem
 from service.errors import ServiceError
 
 NAME = "manifest.json"
-CLAIMS, REFUSALS, DRIFT = "claims.jsonl", "refusals.jsonl", "drift/"
-FILES = "files/"
-FORMAT = 1
+CLAIMS, REFUSALS = "claims.jsonl", "refusals.jsonl"
+DRIFT, FILES = "drift/", "files/"
+_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Manifest:
-    """All of it; ``at`` is when the newest event was recorded.
-
-    ``workflow`` is None where the root has machines alone.
-    """
+    """All of it; ``at`` is when the newest event was recorded, ``workflow`` None of machines."""
 
     workflow: str | None
     at: str
@@ -71,15 +70,15 @@ class Manifest:
     files: dict[str, ManifestEntry] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"format": FORMAT, **asdict(self)}
+    def to_bytes(self) -> bytes:
+        """Return the file's content."""
+        return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Manifest:
-        """Build a manifest from what `to_dict` returned; raises KeyError, TypeError, ValueError."""
-        if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']}, and this wfctl reads format {FORMAT}")
+        """Build a manifest from the file's values; raises KeyError, TypeError, ValueError."""
+        if values["format"] != _FORMAT:
+            raise ValueError(f"format {values['format']}, and this wfctl reads format {_FORMAT}")
         return Manifest(
             values["workflow"],
             values["at"],
@@ -94,11 +93,11 @@ class UnusableArchive(ServiceError):
 
     code = "unusable_archive"
 
-    def __init__(self, path: str, name: str | None, why: str) -> None:
-        where = f"{path}: {name}" if name else path
+    def __init__(self, path: Path, name: str | None, why: str) -> None:
+        place = f"{path}: {name}" if name else path
         super().__init__(
-            f"{where}: {why}. Nothing was made of it; ask for another copy of the archive.",
-            path=path,
+            f"{place}: {why}. Nothing was made of it; ask for another copy of the archive.",
+            path=str(path),
             name=name,
             why=why,
         )
@@ -114,14 +113,11 @@ _FIELDS = frozenset(
     ]
 )
 _IDS, _LONGEST_ID = ("event_id", "command_id", "causation_id", "correlation_id"), 300
-#: Events with a whole document in them.
-_TAKEN_OVER = ("workflow.imported", "state.imported")
 
 
 def unacceptable(text: bytes) -> str | None:
-    """Return why an event, by its text, is not taken; None where it is."""
-    body = orjson.loads(text)
-    wrong = _of_envelope(body)
+    """Return why an event, by its text, is not taken; None if it is."""
+    wrong = _of_envelope(body := orjson.loads(text))
     if wrong is not None:
         return wrong
     try:
@@ -134,11 +130,7 @@ def unacceptable(text: bytes) -> str | None:
         model_of(event.type).of(event.data)
     except ValidationError as error:
         return f"{event.type}: {problem(error.errors()[0])}"
-    if event.type == "workflow.created":
-        return _of_created(event.data["document"], event.stream)
-    if event.type in _TAKEN_OVER:
-        return _of_taken_over(event.data["document"])
-    return None
+    return _of_document(event)
 
 
 def _of_envelope(body: dict[str, Any]) -> str | None:
@@ -151,13 +143,15 @@ def _of_envelope(body: dict[str, Any]) -> str | None:
     return fault(body)
 
 
-def _of_created(document: dict[str, Any], stream: str) -> str | None:
-    wrong = plan.definition_problems(document)
-    if not wrong and stream != f"workflow-{document['workflow_id']}":
-        wrong = [f"the workflow of {stream} calls itself {document['workflow_id']!r:.80}"]
-    return f"workflow.created: {wrong[0]}" if wrong else None
-
-
-def _of_taken_over(document: dict[str, Any]) -> str | None:
-    wrong = imported_document.problems(document)
-    return f"the document that was taken over: {wrong[0][0]}: {wrong[0][1]}" if wrong else None
+def _of_document(event: RecordedEvent) -> str | None:
+    """Return what is wrong with the whole document that an event holds, if it holds one."""
+    if event.type == "workflow.created":
+        document = event.data["document"]
+        wrong = plan.definition_problems(document)
+        if not wrong and event.stream != f"workflow-{document['workflow_id']}":
+            wrong = [f"the workflow of {event.stream} calls itself {document['workflow_id']!r:.80}"]
+        return f"workflow.created: {wrong[0]}" if wrong else None
+    if event.type in ("workflow.imported", "state.imported"):
+        for place, said in imported_document.problems(event.data["document"]):
+            return f"the document that was taken over: {place}: {said}"
+    return None

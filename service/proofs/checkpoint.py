@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from eventstore.chain import leaf_hash
@@ -23,8 +24,7 @@ _ROOT_BYTES = 32
 _FIRST = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """What a log was: ``size`` events with the root hash ``root`` (32 bytes)."""
 
     origin: str
@@ -39,17 +39,12 @@ class Checkpoint:
 
 def origin_of(stream: str, first: str) -> str:
     """Return the name of a log: its stream, and the hash of its first event, in hex."""
-    return f"{_beginning(stream)}{first[:_FIRST]}"
+    return f"wfctl/{quote(stream, safe='-._~')}/{first[:_FIRST]}"
 
 
 def is_of_stream(origin: str, stream: str) -> bool:
     """Whether an origin is one that the stream may have, with whatever first event."""
-    begin = _beginning(stream)
-    return origin.startswith(begin) and len(origin) == len(begin) + _FIRST
-
-
-def _beginning(stream: str) -> str:
-    return f"wfctl/{quote(stream, safe='-._~')}/"
+    return origin[:-_FIRST] == origin_of(stream, "")
 
 
 def read_checkpoint(note: Note) -> Checkpoint:
@@ -67,6 +62,12 @@ def read_checkpoint(note: Note) -> Checkpoint:
     return Checkpoint(origin, int(size), root, tuple(lines[3:]))
 
 
+def text_at(store: EventStore, stream: str, version: int) -> bytes:
+    """Return the text of an event as it was hashed."""
+    raw = next(iter(store.raw(stream, after=version - 1, upto=version)))
+    return raw.text.encode("utf-8", "surrogateescape")
+
+
 def leaves(store: EventStore, stream: str, upto: int | None = None) -> Iterator[bytes]:
     """Yield the hashes of a stream's leaves, unchecked, in order."""
     for raw in store.raw(stream, upto=upto):
@@ -79,13 +80,10 @@ def first_hash(store: EventStore, stream: str) -> str | None:
     return first.hash if first is not None else None
 
 
-_TAGS = "wfctl-checkpoint"
-_END = ".checkpoint"
-_DIGITS = 10
+_TAGS, _FOLDER = "wfctl-checkpoint", ".wfctl/checkpoints"
 
 
-@dataclass(frozen=True, slots=True)
-class KeptNote:
+class KeptNote(NamedTuple):
     """A note that may be a checkpoint, and where it was found."""
 
     place: str
@@ -94,32 +92,25 @@ class KeptNote:
 
 def keep(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Path, Note]:
     """Keep a checkpoint in the root; return its file, and the note with all signatures it has."""
-    path = root.below(f".wfctl/checkpoints/{_name(checkpoint)}{_END}")
+    path = root.below(f"{_FOLDER}/{_name(checkpoint)}.checkpoint")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    whole = _with_earlier(path, note)
-    write_whole(path, str(whole).encode())
-    return path, whole
-
-
-def _with_earlier(path: Path, note: Note) -> Note:
-    try:
+    with suppress(UnreadableNote):
         earlier = read_note(_content(path))
-    except UnreadableNote:
-        return note
-    if earlier.text != note.text:
-        return note
-    every = {(one.name, one.key_id): one for one in (*earlier.signatures, *note.signatures)}
-    return Note(note.text, tuple(every.values()))
+        if earlier.text == note.text:
+            every = {(one.name, one.key_id): one for one in (*earlier.signatures, *note.signatures)}
+            note = Note(note.text, tuple(every.values()))
+    write_whole(path, str(note).encode())
+    return path, note
 
 
 def kept_files(root: Root) -> Iterator[KeptNote]:
-    """Yield what lies in ``.wfctl/checkpoints/``."""
-    for path in sorted(root.below(".wfctl/checkpoints").glob(f"*{_END}")):
+    """Yield what lies in the folder of checkpoints."""
+    for path in sorted(root.below(_FOLDER).glob("*.checkpoint")):
         yield KeptNote(str(path.relative_to(root.path)), _content(path))
 
 
 def _content(path: Path) -> bytes:
-    """Return what a file holds; nothing of what is no file, or cannot be read: it is told then."""
+    """Return what a file holds; nothing of one that cannot be read, which is told then."""
     try:
         return read_regular(path)
     except OSError:
@@ -151,4 +142,4 @@ def kept_tags(root: Root) -> Iterator[KeptNote]:
 
 
 def _name(checkpoint: Checkpoint) -> str:
-    return f"{checkpoint.size:0{_DIGITS}}-{checkpoint.root.hex()[:12]}"
+    return f"{checkpoint.size:010}-{checkpoint.root.hex()[:12]}"

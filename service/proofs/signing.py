@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eventstore.chain import START, Frontier, Link, leaf_hash
 from eventstore.codec import digest
@@ -18,6 +16,7 @@ from service.consent.pins import pinned_at
 from service.proofs.checkpoint import Checkpoint, first_hash, origin_of
 from service.proofs.note import (
     LOG,
+    TIME_BYTES,
     WITNESS,
     CheckpointDenied,
     Note,
@@ -33,16 +32,14 @@ if TYPE_CHECKING:
 
 
 _NAMES = {LOG: "checkpoint.key", WITNESS: "witness.key"}
-_TIME_BYTES = 8
 
 
 def state_folder() -> Path:
-    """Return where this login keeps what it knows of logs, outside every root."""
+    """Return the folder in which this login keeps what it knows of logs, outside every root."""
     return key_file().parent
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
+class Signer(NamedTuple):
     """A private key under a name."""
 
     key: Ed25519PrivateKey
@@ -63,29 +60,29 @@ class Signer:
 
     def cosigned(self, text: str, time: int) -> Signature:
         """Return a witness's signature of a checkpoint's text at a time, in seconds of POSIX."""
-        made = self.key.sign(cosigned(text, time).encode())
-        return Signature(self.name, self.public.key_id, time.to_bytes(_TIME_BYTES, "big") + made)
+        made = self.signed(cosigned(text, time))
+        return made._replace(signature=time.to_bytes(TIME_BYTES, "big") + made.signature)
 
 
 def log_signer(origin: str) -> Signer:
-    """Return this login's key for the log of an origin, made now where there is none."""
+    """Return this login's key for the log of an origin, made now if there is none."""
     return Signer(_loaded(own_secret(_path(LOG))), origin, LOG)
 
 
 def known_log_key(origin: str) -> VerifierKey | None:
-    """Return the public key of this login for a log, None where it never made one."""
+    """Return the public key of this login for a log, None if it never made one."""
     secret = known_secret(_path(LOG))
     return Signer(_loaded(secret), origin, LOG).public if secret is not None else None
 
 
 def witness_signer() -> Signer:
-    """Return the key of this login as a witness, made now where there is none.
+    """Return the key of this login as a witness, made now if there is none.
 
     Its name is made from the key, so that no two witnesses share one.
     """
-    key = _loaded(own_secret(_path(WITNESS)))
-    public = Signer(key, "unnamed", WITNESS).public.public
-    return Signer(key, f"wfctl-witness/{sha256(public).hexdigest()[:16]}", WITNESS)
+    unnamed = Signer(_loaded(own_secret(_path(WITNESS))), "unnamed", WITNESS)
+    name = f"wfctl-witness/{sha256(unnamed.public.public).hexdigest()[:16]}"
+    return unnamed._replace(name=name)
 
 
 def _path(kind: int) -> Path:
@@ -100,8 +97,7 @@ def _loaded(secret: bytes | None) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(secret)
 
 
-@dataclass(frozen=True, slots=True)
-class SignedCheckpoint:
+class SignedCheckpoint(NamedTuple):
     """A checkpoint that this login signed, and the key by which others check it."""
 
     checkpoint: Checkpoint
@@ -109,35 +105,38 @@ class SignedCheckpoint:
     key: VerifierKey
 
 
-@dataclass(frozen=True, slots=True)
-class _Grown:
-    """A tree as far as it was built, and the link of the chain it ends with."""
-
-    tree: Frontier
-    link: Link
+#: A tree as far as it was built, and the link of the chain it ends with.
+_Grown = tuple[Frontier, Link]
 
 
 def sign(store: EventStore, stream: str, root: Path, upto: int | None = None) -> SignedCheckpoint:
     """Return a checkpoint of all events of a stream, signed with this login's key; or ``upto`` one.
 
-    Raises `UnsoundLog` where the log is not sound, and `CheckpointDenied` where it did not grow
-    from what this login signed, or pinned in ``root``, before.
+    Raises `UnsoundLog` if the log is not sound, and `CheckpointDenied` if it did not grow from
+    what this login signed, or pinned in ``root``, before.
     """
     first = first_hash(store, stream)
     if first is None:
         raise CheckpointDenied("expected a log with events, found none; nothing is signed of it")
-    _require_pinned(root, stream, first)
+    pins = pinned_at(root, stream)
+    if pins and all(pin.first != first for pin in pins):
+        raise CheckpointDenied(
+            f"expected the log of which this login pinned the first event {pins[-1].first}, found "
+            f"one that begins with {first}; nothing is signed. `wfctl pin` says more.",
+            pinned=pins[-1].first,
+            found=first,
+        )
     origin = origin_of(stream, first)
     path = _memory(origin)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock")):
-        grown = _grown_on(store, stream, _remembered(path))
-        signed = _signed(origin, grown.tree)
-        _remember(path, grown, signed.note)
-    if upto is None or upto == grown.tree.size:
+        tree, link = _grown_on(store, stream, _remembered(path))
+        signed = _signed(origin, tree)
+        _remember(path, tree, link, signed.note)
+    if upto is None or upto == tree.size:
         return signed
     # It is a beginning of the log that was just held to what was signed before.
-    return _signed(origin, _extended(store, stream, _Grown(Frontier(), START), upto).tree)
+    return _signed(origin, _extended(store, stream, (Frontier(), START), upto)[0])
 
 
 def _signed(origin: str, tree: Frontier) -> SignedCheckpoint:
@@ -154,21 +153,9 @@ def last_signed(origin: str) -> bytes | None:
         return None
 
 
-def _require_pinned(root: Path, stream: str, first: str) -> None:
-    pins = pinned_at(root, stream)
-    if pins and all(pin.first != first for pin in pins):
-        raise CheckpointDenied(
-            f"expected the log of which this login pinned the first event {pins[-1].first}, found "
-            f"one that begins with {first}; nothing is signed. `wfctl pin` says more.",
-            pinned=pins[-1].first,
-            found=first,
-        )
-
-
 def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
-    head = store.head(stream)
+    head, (_, link) = store.head(stream), before
     end = head.version if head is not None else 0
-    link = before.link
     if end < link.version:
         raise CheckpointDenied(
             f"expected at least the {link.version} events of which this login signed a checkpoint, "
@@ -185,7 +172,7 @@ def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
 
 
 def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grown:
-    tree, link = before.tree, before.link
+    tree, link = before
     read = store.read(stream, after=link, upto=end)
     for event, raw in zip(read, store.raw(stream, after=link.version, upto=end), strict=True):
         text = raw.text.encode("utf-8", "surrogateescape")
@@ -193,7 +180,7 @@ def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grow
             raise UnsoundLog(stream, event.version, "altered", "it changed while it was read")
         tree.add(leaf_hash(text))
         link = Link(event.version, event.hash)
-    return _Grown(tree, link)
+    return tree, link
 
 
 def _memory(origin: str) -> Path:
@@ -202,16 +189,16 @@ def _memory(origin: str) -> Path:
 
 
 def _remembered(path: Path) -> _Grown:
-    """Return what was signed last; the empty tree where nothing was.
+    """Return what was signed last; the empty tree if nothing was.
 
-    Raises `CheckpointDenied` where it cannot be read: without it a second history could be signed.
+    Raises `CheckpointDenied` if it cannot be read: without it a second history could be signed.
     """
     try:
         kept = json.loads(path.read_text("utf-8"))
-        tree = Frontier(kept["size"], _hashes(kept["peaks"]))
-        return _Grown(tree, Link(kept["size"], str(kept["hash"])))
+        peaks = [b64decode(one, validate=True) for one in kept["peaks"]]
+        return Frontier(kept["size"], peaks), Link(kept["size"], str(kept["hash"]))
     except FileNotFoundError:
-        return _Grown(Frontier(), START)
+        return Frontier(), START
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointDenied(
             f"{path}: expected what this login signed of the log, found something else ({error}); "
@@ -220,15 +207,7 @@ def _remembered(path: Path) -> _Grown:
         ) from error
 
 
-def _hashes(encoded: Sequence[str]) -> list[bytes]:
-    return [b64decode(one, validate=True) for one in encoded]
-
-
-def _remember(path: Path, grown: _Grown, note: Note) -> None:
-    content = {
-        "size": grown.tree.size,
-        "hash": grown.link.hash,
-        "peaks": [b64encode(peak).decode() for peak in grown.tree.peaks],
-        "note": str(note),
-    }
+def _remember(path: Path, tree: Frontier, link: Link, note: Note) -> None:
+    peaks = [b64encode(peak).decode() for peak in tree.peaks]
+    content = {"size": tree.size, "hash": link.hash, "peaks": peaks, "note": str(note)}
     write_whole(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")

@@ -10,13 +10,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from contextlib import closing, contextmanager
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Table, and_, bindparam, delete, insert, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Double,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    select,
+)
 
 from eventstore.store import StoredFold
 from eventstore.tables import folds
@@ -26,10 +38,16 @@ from lifecycle.state.workflow import Workflow
 from migrations.upgrade import database_of
 from projections.history.checkpoint import NAME, VERSION
 from projections.history.rows import CarriedRows, HistoryRows, Key, Row
-from projections.history.tables import history
+from projections.history.tables import VIEWS, columns_of, history, view
 from service.reading import sealing
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
+
+if TYPE_CHECKING:
+    from service.sql.desk import SqliteDesk
+    from service.sql.postgres import PostgresDesk
+
+    Desk = SqliteDesk | PostgresDesk
 
 #: Events a transaction: others who write wait no longer than these take.
 CHUNK = 1000
@@ -37,31 +55,26 @@ CHUNK = 1000
 Rows = dict[str, dict[Key, Row]]
 
 
-@dataclass(frozen=True, slots=True)
-class TablesProgress:
-    """How far the tables have come: 0 where they hold nothing that counts."""
+class TablesProgress(NamedTuple):
+    """How far the tables have come: 0 if they hold nothing that counts."""
 
-    version: int
-    state: Workflow | None
-    carried: CarriedRows
-
-
-def _nothing() -> TablesProgress:
-    return TablesProgress(0, None, CarriedRows())
+    version: int = 0
+    state: Workflow | None = None
+    carried: CarriedRows | None = None
 
 
-def checkpoint_of(kept: StoredFold | None) -> TablesProgress:
-    """Return the checkpoint that the stored fold holds; one that is none counts for nothing."""
+def _checkpoint_of(kept: StoredFold | None) -> TablesProgress:
+    """Return the checkpoint that the stored fold holds; another content counts for nothing."""
     if kept is None:
-        return _nothing()
+        return TablesProgress()
     try:
         found = orjson.loads(kept.state)
         state = sealing.from_values(found["state"])
         if type(state.head) is not int or state.head != kept.version:
-            return _nothing()
+            return TablesProgress()
         return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
     except UNFOLDABLE:
-        return _nothing()
+        return TablesProgress()
 
 
 class HistoryTables:
@@ -76,9 +89,9 @@ class HistoryTables:
         return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
     def _counting(self, kept: StoredFold | None) -> TablesProgress:
-        found = checkpoint_of(kept)
+        found = _checkpoint_of(kept)
         head = self.log.store.head(self.log.stream)
-        return found if head is not None and found.version <= head.version else _nothing()
+        return found if head is not None and found.version <= head.version else TablesProgress()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
         """Yield the rows that the log makes, now or as of a moment; the tables are not read."""
@@ -104,7 +117,7 @@ class HistoryTables:
             if not start.version:
                 raise
         self._drop()
-        return self._go_on(_nothing(), limit)
+        return self._go_on(TablesProgress(), limit)
 
     def rebuild(self) -> int:
         """Make the rows of the stream anew, from its first event; return of how many events."""
@@ -115,11 +128,15 @@ class HistoryTables:
         with database_of(self.address).writing() as connection:
             self._clear(connection)
 
+    @property
+    def _own(self) -> ColumnElement[bool]:
+        """Which row of the stored folds is the checkpoint, of whatever version."""
+        return and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
+
     def _clear(self, connection: Connection) -> None:
         for table in history.tables.values():
             connection.execute(delete(table).where(table.c.stream == self.log.stream))
-        own = and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
-        connection.execute(delete(folds).where(own))
+        connection.execute(delete(folds).where(self._own))
 
     def _go_on(self, start: TablesProgress, limit: int | None = None) -> int:
         rows, reached, count = HistoryRows(self.log.stream, start.carried), start.version, 0
@@ -148,9 +165,12 @@ class HistoryTables:
         return True
 
     def _advance(self, connection: Connection, fold: StoredFold, reached: int) -> bool:
-        own = and_(folds.c.stream == fold.stream, folds.c.reducer == NAME)
+        own = self._own
         if reached == 0:
-            self._require_current_format(connection)
+            # What another version of this program left cannot be gone on from.
+            other = delete(folds).where(own, folds.c.reducer_version != VERSION)
+            if connection.execute(other).rowcount:
+                self._clear(connection)
             if connection.execute(folds.select().where(own)).first() is not None:
                 return False
         # No UPDATE: a writer's role may not have the right to it.
@@ -158,16 +178,6 @@ class HistoryTables:
             return False
         connection.execute(insert(folds).values(fold._asdict()))
         return True
-
-    def _require_current_format(self, connection: Connection) -> None:
-        """Take away what another version of this program left: it cannot be gone on from."""
-        other = and_(
-            folds.c.stream == self.log.stream,
-            folds.c.reducer == NAME,
-            folds.c.reducer_version != VERSION,
-        )
-        if connection.execute(delete(folds).where(other)).rowcount:
-            self._clear(connection)
 
 
 def _put(connection: Connection, table: Table, rows: dict[Key, Row]) -> None:
@@ -255,9 +265,46 @@ WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted', 'results.cha
 JSON_COLUMNS = frozenset({"affected", "changes", "data", "evidence", "job_ids"})
 
 
+#: How both engines spell the types of the history's columns.
+_TYPES = {Text: "TEXT", BigInteger: "BIGINT", Double: "DOUBLE PRECISION"}
+
+
+@contextmanager
+def inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Desk]:
+    """Open a desk whose views show one workflow's history, up to a moment."""
+    with closing(_desk(address)) as desk:
+        _show(desk, HistoryTables(address, log), at)
+        yield desk
+
+
+def _desk(address: Path | str) -> Desk:
+    if isinstance(address, Path):
+        from service.sql.desk import SqliteDesk
+
+        return SqliteDesk(address)
+    from service.sql.postgres import PostgresDesk
+
+    return PostgresDesk(address)
+
+
+def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
+    if at is None:  # the last version as the desk sees it, from its first look on for good
+        stream = tables.log.stream.replace("'", "''")
+        at = desk.one(f"SELECT max(version) FROM events WHERE stream = '{stream}'")
+    for table in VIEWS.values():
+        declared = (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
+        desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
+    for rows in tables.folded(at):
+        for name, found in rows.items():
+            columns = columns_of(history.tables[name])
+            desk.fill(name, [[row.get(column) for column in columns] for row in found.values()])
+    for name in VIEWS:
+        desk.make(f"CREATE TEMPORARY VIEW {name} AS {view(name, desk.dialect)}")
+
+
 _MEND = "`wfctl db project --rebuild` makes the rows anew"
 #: Table → key → a digest of the row, good for this process alone.
-Held = dict[str, dict[Key, int]]
+_Held = dict[str, dict[Key, int]]
 
 
 def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
@@ -269,10 +316,7 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
     held = _held(address, log.stream)
     if tables.checkpoint().version != upto:  # somebody writes them now, who checked what he read
         return
-    wrong: dict[str, Key] = {}
-    for rows in tables.folded(upto):
-        for name, found in rows.items():
-            _compare(name, found, held[name], wrong)
+    wrong = _wrong(tables.folded(upto), held)
     for name, left in held.items():
         if name in wrong or left:
             key = wrong.get(name) or next(iter(left))
@@ -281,26 +325,26 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
             yield Finding(log.stream, version, None, "history_changed", said)
 
 
-def _compare(
-    name: str, rows: Mapping[Key, Row], held: dict[Key, int], wrong: dict[str, Key]
-) -> None:
-    for row in rows.values():
-        key, digest = _digest(history.tables[name], row)
-        if held.pop(key, None) != digest:
-            wrong.setdefault(name, key)
+def _wrong(folded: Iterator[Rows], held: _Held) -> dict[str, Key]:
+    """Return the first row of each table that is held otherwise; leave what is held too much."""
+    wrong: dict[str, Key] = {}
+    for name, found in chain.from_iterable(rows.items() for rows in folded):
+        for key, digest in (_digest(history.tables[name], row) for row in found.values()):
+            if held[name].pop(key, None) != digest:
+                wrong.setdefault(name, key)
+    return wrong
 
 
-def _held(address: Path | str, stream: str) -> Held:
+def _held(address: Path | str, stream: str) -> _Held:
     with database_of(address).reading() as connection:
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):  # what somebody wrote need not be sound text
             driver.text_factory = lambda text: text.decode("utf-8", "replace")
-        return {name: _rows(connection, table, stream) for name, table in history.tables.items()}
-
-
-def _rows(connection: Connection, table: Table, stream: str) -> dict[Key, int]:
-    asked = select(table).where(table.c.stream == stream)
-    return dict(_digest(table, row) for row in connection.execute(asked).mappings())
+        held: _Held = {}
+        for name, table in history.tables.items():
+            asked = connection.execute(select(table).where(table.c.stream == stream))
+            held[name] = dict(_digest(table, row) for row in asked.mappings())
+        return held
 
 
 def _digest(table: Table, row: Mapping[Any, Any]) -> tuple[Key, int]:
