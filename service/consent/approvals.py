@@ -66,22 +66,21 @@ class Judge(Generic[S]):
             self.latest = latest = max(latest, event.recorded_at)
             self.accepted.clear()
             state = reached() if event.type in self._rules.judged else None
-            if state is not None and self._counts(event, state, latest):
-                self.accepted.add(event.hash)
+            if state is not None:
+                # Both are of bytes and place, whatever a row says (`eventstore.reading`): so a
+                # verdict is kept by the statement, which holds the link, and the signature, which
+                # the hash covers.
+                key = (event.prev_hash, event.hash)
+                if key not in self._verdicts:
+                    swapped = event.type in self._rules.proven and self._approvals.pin_objection()
+                    self._verdicts[key] = swapped or self._rules.objection(state, event, latest)
+                if self._verdicts[key] is None:
+                    self.accepted.add(event.hash)
             yield event
 
     def verdict_on(self, event: RecordedEvent) -> str | None:
         """Return why an event that was folded does not count, None where it does."""
         return self._verdicts.get((event.prev_hash, event.hash))
-
-    def _counts(self, event: RecordedEvent, state: S, at: str) -> bool:
-        # Both are of bytes and place, whatever a row says (`eventstore.reading`): so a verdict is
-        # kept by the statement, which holds the link, and the signature, which the hash covers.
-        key = (event.prev_hash, event.hash)
-        if key not in self._verdicts:
-            swapped = event.type in self._rules.proven and self._approvals.pin_objection()
-            self._verdicts[key] = swapped or self._rules.objection(state, event, at)
-        return self._verdicts[key] is None
 
 
 class Approvals:

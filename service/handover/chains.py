@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -33,11 +33,10 @@ from service.machines.log import PREFIX as MACHINE
 LONGEST, _MOST = 32 << 20, 2_000_000
 #: What an exported event has before its last brace, beside the text that was hashed.
 _END = re.compile(rb',"hash":"([0-9a-f]{64})","position":[0-9]+}$')
-Wrong = Callable[[str], UnusableArchive]
 
 
 def decoded(text: bytes) -> Any:
-    """Return the value of a JSON text; raises ValueError where it would fill the memory."""
+    """Return the value of a JSON text; raises ValueError if it would fill the memory."""
     if len(text) > _MOST and sum(map(text.count, (b",", b"[", b"{"))) > _MOST:
         raise ValueError(f"expected {_MOST:,} values at most, found more")
     return orjson.loads(text)
@@ -58,7 +57,7 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
 
 
 def lines_of(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
-    """Yield the values of the lines of a file; raises `UnusableArchive` for a line that is none."""
+    """Yield the values of the lines of a file; raises `UnusableArchive` for another content."""
     try:
         with file.open(name) as lines:
             yield from map(decoded, bounded_lines(lines, LONGEST))
@@ -82,15 +81,12 @@ def _claims(path: Path, file: ZipFile, most: int) -> set[str]:
     """Return the ids of the commands, of which there are no more than events."""
     found: set[str] = set()
     for line in lines_of(path, file, CLAIMS):
-        if not _is_claim(line) or line["command_id"] in found or len(found) == most:
+        parts = (line.get("command_id"), line.get("digest")) if isinstance(line, dict) else (None,)
+        sound = all(isinstance(part, str) and "\0" not in part for part in parts)
+        if not sound or line["command_id"] in found or len(found) == most:
             raise UnusableArchive(path, CLAIMS, f"expected no such claim as {line!r:.80}")
         found.add(line["command_id"])
     return found
-
-
-def _is_claim(line: Any) -> bool:
-    parts = (line.get("command_id"), line.get("digest")) if isinstance(line, dict) else (None,)
-    return all(isinstance(part, str) and "\0" not in part for part in parts)
 
 
 class _Chain:
@@ -98,7 +94,7 @@ class _Chain:
 
     def __init__(self, path: Path, stream: Stream, claims: set[str], ids: set[str]) -> None:
         self._stream, self._claims, self._ids = stream, claims, ids
-        self._wrong: Wrong = partial(UnusableArchive, path, stream.file)
+        self._wrong = partial(UnusableArchive, path, stream.file)
         self._version, self._previous = 0, ZERO
         self._command: tuple[str, str, str] | None = None
 
@@ -137,18 +133,16 @@ class _Chain:
         if event["event_id"] in self._ids:
             return f"another event has the id {event['event_id']!r:.80}"
         self._ids.add(event["event_id"])
-        if command != self._command:
-            if command[0] not in self._claims:
-                return f"{CLAIMS} has no command {command[0]!r:.80} that stands in one place"
-            self._claims.discard(command[0])
+        if command != self._command and command[0] not in self._claims:
+            return f"{CLAIMS} has no command {command[0]!r:.80} that stands in one place"
+        self._claims.discard(command[0])
         self._command = command
         return None
 
     def _check_machine(self, data: dict[str, Any]) -> None:
         """Refuse a machine that would write its files elsewhere: its definition came with it."""
         id_ = self._stream.name.removeprefix(MACHINE)
-        definition = trusted(restore(data["definition"], data["definition_layout"]), id_)
-        wrong = [*misplaced(definition)]
+        wrong = [*misplaced(trusted(restore(data["definition"], data["definition_layout"]), id_))]
         if data["machine"] != id_:
             wrong.append(f"expected the id of a machine, found {id_!r}")
         if wrong:

@@ -16,19 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    Double,
-    Table,
-    Text,
-    and_,
-    bindparam,
-    delete,
-    insert,
-    select,
-)
+import sqlalchemy as sa
+from sqlalchemy import Connection, Table, delete
 
 from eventstore.store import StoredFold
 from eventstore.tables import folds
@@ -129,9 +118,9 @@ class HistoryTables:
             self._clear(connection)
 
     @property
-    def _own(self) -> ColumnElement[bool]:
+    def _own(self) -> sa.ColumnElement[bool]:
         """Which row of the stored folds is the checkpoint, of whatever version."""
-        return and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
+        return sa.and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
 
     def _clear(self, connection: Connection) -> None:
         for table in history.tables.values():
@@ -176,18 +165,17 @@ class HistoryTables:
         # No UPDATE: a writer's role may not have the right to it.
         elif connection.execute(delete(folds).where(own, folds.c.version == reached)).rowcount != 1:
             return False
-        connection.execute(insert(folds).values(fold._asdict()))
+        connection.execute(sa.insert(folds).values(fold._asdict()))
         return True
 
 
 def _put(connection: Connection, table: Table, rows: dict[Key, Row]) -> None:
-    keys = [column for column in table.primary_key if column.name != "version"]
-    if len(keys) == len(list(table.primary_key)):  # the others are of events, which never change
-        chosen = and_(*(column == bindparam(f"key_{column.name}") for column in keys))
-        values = [{f"key_{column.name}": row[column.name] for column in keys}
-                  for row in rows.values()]  # fmt: skip
-        connection.execute(delete(table).where(chosen), values)
-    connection.execute(insert(table), list(rows.values()))
+    keys = [column.name for column in table.primary_key]
+    if "version" not in keys:  # the others are of events, which never change
+        chosen = (table.c[key] == sa.bindparam(f"key_{key}") for key in keys)
+        values = [{f"key_{key}": row[key] for key in keys} for row in rows.values()]
+        connection.execute(delete(table).where(*chosen), values)
+    connection.execute(sa.insert(table), list(rows.values()))
 
 
 #: Seconds that one of these may take: their answer is bounded by the history.
@@ -266,7 +254,7 @@ JSON_COLUMNS = frozenset({"affected", "changes", "data", "evidence", "job_ids"})
 
 
 #: How both engines spell the types of the history's columns.
-_TYPES = {Text: "TEXT", BigInteger: "BIGINT", Double: "DOUBLE PRECISION"}
+_TYPES = {sa.Text: "TEXT", sa.BigInteger: "BIGINT", sa.Double: "DOUBLE PRECISION"}
 
 
 @contextmanager
@@ -342,7 +330,7 @@ def _held(address: Path | str, stream: str) -> _Held:
             driver.text_factory = lambda text: text.decode("utf-8", "replace")
         held: _Held = {}
         for name, table in history.tables.items():
-            asked = connection.execute(select(table).where(table.c.stream == stream))
+            asked = connection.execute(sa.select(table).where(table.c.stream == stream))
             held[name] = dict(_digest(table, row) for row in asked.mappings())
         return held
 
