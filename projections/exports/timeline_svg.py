@@ -145,12 +145,9 @@ def state_spans(state: Workflow) -> Spans:
     found.names = {stage.id: stage.name for stage in state.stages.values()}
     most = max(_ATTEMPTS // max(len(state.stages), 1), 2)
     for stage in state.stages.values():
-        found.spans += _phases(stage, most)
-        found.marks += _ends(stage, most)
-    for amendment in list(state.amendments.values())[-_AMENDMENTS:]:
-        found.spans.append(
-            Span(amendment.stage, "person", amendment.proposed_at, amendment.decided_at)
-        )
+        _add(found, stage, most)
+    for one in list(state.amendments.values())[-_AMENDMENTS:]:
+        found.spans.append(Span(one.stage, "person", one.proposed_at, one.decided_at))
     found.spans = [span for span in found.spans if _is_time(span.start) and _is_time(span.end)]
     found.marks = [mark for mark in found.marks if _is_time(mark.at)]
     times = [time for span in found.spans for time in (span.start, span.end) if time]
@@ -168,24 +165,20 @@ def _is_time(text: str | None) -> bool:
     return text is None or (len(text) == len(_NEVER) and text.endswith("Z"))
 
 
-def _phases(stage: Stage, most: int) -> Iterator[Span]:
+def _add(found: Spans, stage: Stage, most: int) -> None:
     for attempt in stage.attempts[-most:]:
-        yield Span(stage.id, "compute", attempt.started_at, attempt.ended_at)
-    newest = stage.attempt
-    if newest is None or newest.ended_at is None:
-        return
-    if stage.status is Status.POST_PROCESSING:
-        yield Span(stage.id, "verify", newest.ended_at)
-    elif stage.status is Status.COMPLETED and stage.completed_at:
-        yield Span(stage.id, "verify", newest.ended_at, max(newest.ended_at, stage.completed_at))
-
-
-def _ends(stage: Stage, most: int) -> Iterator[SpanMark]:
-    for attempt in stage.attempts[-most:]:
-        if attempt.ended_at is not None and attempt.outcome == "failed":
-            yield SpanMark(stage.id, "failed", attempt.ended_at, f"{attempt.id} failed")
-    if stage.status is Status.COMPLETED and stage.completed_at:
-        yield SpanMark(stage.id, "completed", stage.completed_at, "completed")
+        end = attempt.ended_at
+        found.spans.append(Span(stage.id, "compute", attempt.started_at, end))
+        if end is not None and attempt.outcome == "failed":
+            found.marks.append(SpanMark(stage.id, "failed", end, f"{attempt.id} failed"))
+    computed = stage.attempt.ended_at if stage.attempt is not None else None
+    done = stage.completed_at if stage.status is Status.COMPLETED else None
+    if done:
+        found.marks.append(SpanMark(stage.id, "completed", done, "completed"))
+    if computed is not None and done:
+        found.spans.append(Span(stage.id, "verify", computed, max(computed, done)))
+    elif computed is not None and stage.status is Status.POST_PROCESSING:
+        found.spans.append(Span(stage.id, "verify", computed))
 
 
 _WIDTH, _LEFT, _ROW, _TOP, _FOOT = 960, 190, 34, 34, 40
@@ -261,12 +254,12 @@ class _Chart:
         whole = {span.stage for span in found.spans} | {mark.stage for mark in found.marks}
         self.rows: list[str | None] = [None] if None in whole else []
         self.rows += list(found.names)
-        self.begin = _time(found.first)
-        self.seconds = max((_time(found.last) - self.begin).total_seconds(), 1.0)
+        self.begin = datetime.fromisoformat(found.first)
+        self.seconds = max((datetime.fromisoformat(found.last) - self.begin).total_seconds(), 1.0)
 
     def x(self, moment: str) -> float:
         """Return the place of a time of the log."""
-        passed = (_time(moment) - self.begin).total_seconds()
+        passed = (datetime.fromisoformat(moment) - self.begin).total_seconds()
         return _LEFT + _AXIS * min(max(passed / self.seconds, 0.0), 1.0)
 
     def y(self, stage: str | None) -> float:
@@ -303,24 +296,23 @@ class _Chart:
     def bar(self, span: Span) -> str:
         """Return the bar of a phase, with what it was and for how long."""
         color, meaning = _PHASES[span.phase]
-        x, width = self.x(span.start), max(self.length(span), _LEAST)
-        person = span.phase == "person"
-        y = self.y(span.stage) + (24 if person else 8)
+        below, height = (24, 5) if span.phase == "person" else (8, 14)
+        size = {"width": max(self.length(span), _LEAST), "height": height, "rx": 2}
+        look = {"fill": f"var(--{color})", "class_": f"phase {span.phase}"}
         label = f"{span.stage or 'workflow'} {meaning}: {span.start} to {span.end or 'now'}"
-        height = 5 if person else 14
-        return element(
-            "rect", title(label), x=x, y=y, width=width, height=height, rx=2,
-            fill=f"var(--{color})", class_=f"phase {span.phase}",
-        )  # fmt: skip
+        x, y = self.x(span.start), self.y(span.stage) + below
+        return element("rect", title(label), x=x, y=y, **size, **look)
 
     def mark(self, mark: SpanMark) -> str:
         """Return the sign of a moment."""
-        color, path = _MARKS[mark.kind]
-        x, y = self.x(mark.at), self.y(mark.stage) + 15
-        return element(
-            "path", title(f"{mark.at} {mark.label}"), d=path, class_=f"mark {mark.kind}",
-            stroke=f"var(--{color})", transform=f"translate({x:.2f} {y:g})",
-        )  # fmt: skip
+        place = f"translate({self.x(mark.at):.2f} {self.y(mark.stage) + 15:g})"
+        return _sign(mark.kind, title(f"{mark.at} {mark.label}"), f"mark {mark.kind}", place)
+
+
+def _sign(kind: str, content: str, class_: str, place: str) -> str:
+    color, path = _MARKS[kind]
+    look = {"stroke": f"var(--{color})", "transform": place}
+    return element("path", content, d=path, class_=class_, **look)
 
 
 def _legend(y: int) -> str:
@@ -332,16 +324,10 @@ def _legend(y: int) -> str:
         x += 40 + 7 * len(meaning)
     shown = {"failed": "failed", "completed": "completed", "proposed": "amendment"}
     for kind, meaning in shown.items():
-        color, path = _MARKS[kind]
-        at, stroke = f"translate({x + 6} {y - 4})", f"var(--{color})"
-        parts.append(element("path", d=path, class_="mark", stroke=stroke, transform=at))
+        parts.append(_sign(kind, "", "mark", f"translate({x + 6} {y - 4})"))
         parts.append(text(meaning, x=x + 18, y=y, class_="soft"))
         x += 36 + 7 * len(meaning)
     return element("g", "".join(parts))
-
-
-def _time(moment: str) -> datetime:
-    return datetime.fromisoformat(moment)
 
 
 def _shown(moment: datetime, step: int, first: bool) -> str:

@@ -7,7 +7,7 @@ name, and what an archive brings is never put over a file that is there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,11 +58,7 @@ def chosen(
 ) -> Choice:
     """Choose the files of some kinds, the smallest first, up to ``most`` bytes; None: all."""
     choice, sizes = Choice(), dict[str, int]()
-    named = _named(root, state, kinds)
-    if OUTPUTS in kinds:
-        for machine in machines:
-            named |= machine.digests
-    for path, recorded in sorted(named.items()):
+    for path, recorded in sorted(_named(root, state, machines, frozenset(kinds)).items()):
         whole = _size(root, path)
         if most is not None and whole > most:
             # It is not read for its digest either: it may be as large as a disk.
@@ -95,9 +91,13 @@ def _limit(choice: Choice, sizes: dict[str, int], most: int | None) -> None:
             choice.files[path] = size
 
 
-def _named(root: Path, state: Workflow | None, kinds: Container[str]) -> dict[str, str | None]:
-    """Return the files that a workflow names, each with the digest that the log has of it."""
+def _named(
+    root: Path, state: Workflow | None, machines: Iterable[Machine], kinds: frozenset[str]
+) -> dict[str, str | None]:
+    """Return the files that the logs name, each with the digest that is recorded of it."""
     found: dict[str, str | None] = {}
+    for machine in machines if OUTPUTS in kinds else ():
+        found |= machine.digests
     stages = list(state.stages.values()) if state is not None else []
     if SCRIPTS in kinds and state is not None:
         # But no machine file: it may hold what lets one in.
@@ -116,7 +116,7 @@ def _named(root: Path, state: Workflow | None, kinds: Container[str]) -> dict[st
     return found
 
 
-def _results(stage: Stage, kinds: Container[str]) -> dict[str, str | None]:
+def _results(stage: Stage, kinds: frozenset[str]) -> dict[str, str | None]:
     found: dict[str, str | None] = {one["path"]: one["sha256"] for one in stage.results}
     if found and is_sweep(stage.parameters):
         found[f"{stage.id}/{DONE}"] = None

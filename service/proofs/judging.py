@@ -320,9 +320,9 @@ def _result(data: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     if not isinstance(rests_on, dict):
         texts.not_shown.append("attempt, definition and consent, which this event does not name")
         return found
+    names = ("attempt", "host", "submission_sha256", "inputs", "scripts")
     if rests_on.get("attempt"):
         attempt = texts.event(rests_on["attempt"], "attempt", "attempt.started")
-        names = ("attempt", "host", "submission_sha256", "inputs", "scripts")
         if attempt is not None:
             found["attempt"] = {name: attempt["data"].get(name) for name in names}
     text = texts.take(rests_on.get("definition"), "definition")

@@ -12,7 +12,7 @@ from eventstore.chain import START, Frontier, Link, leaf_hash
 from eventstore.codec import digest
 from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
-from service.consent.pins import pinned_at
+from service.consent.approvals import pinned_at
 from service.proofs.checkpoint import Checkpoint, first_hash, origin_of
 from service.proofs.note import (
     LOG,

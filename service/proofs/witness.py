@@ -174,8 +174,7 @@ def _read_request(body: bytes) -> _CosignRequest:
     return _CosignRequest(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))
 
 
-_SECONDS = 30
-_MOST_BYTES = 1_000_000
+_SECONDS, _MOST_BYTES = 30, 1_000_000
 _DONE, _NOT_FOUND, _CONFLICT = 200, 404, 409
 
 
@@ -199,10 +198,13 @@ def cosignature(
     key: VerifierKey,
 ) -> Note:
     """Return the note with the cosignature of the witness at ``url``; raises `NotWitnessed`."""
-    prefix, old = _prefix(url), 0
-    reply = _sent(f"{prefix}/add-checkpoint", request_of(store, stream, checkpoint, note, old))
+    reply = _sent(url, "add-checkpoint", request_of(store, stream, checkpoint, note, 0))
     if reply.status == _CONFLICT:
-        old = _size(reply.body, url)
+        said = reply.body.strip()
+        if not said.isdecimal() or len(said) > 19:
+            text = f"{url}: expected the size it knows, found {reply.body!r:.80}"
+            raise NotWitnessed(text, url=url)
+        old = int(said)
         if old > checkpoint.size:
             raise NotWitnessed(
                 f"{url} has seen {old} events of this log, found {checkpoint.size}: the log was "
@@ -210,7 +212,7 @@ def cosignature(
                 url=url,
                 seen=old,
             )
-        reply = _sent(f"{prefix}/add-checkpoint", request_of(store, stream, checkpoint, note, old))
+        reply = _sent(url, "add-checkpoint", request_of(store, stream, checkpoint, note, old))
     if reply.status != _DONE:
         raise NotWitnessed(
             f"{url} did not cosign the checkpoint ({reply.status}): {reply.body.strip():.300}",
@@ -224,7 +226,7 @@ def cosignature(
 
 def last_seen(url: str, origin: str) -> KeptNote:
     """Return the checkpoint that a witness cosigned last; raises `NotWitnessed`."""
-    reply = _sent(f"{_prefix(url)}/{sha256(origin.encode()).hexdigest()}/checkpoint")
+    reply = _sent(url, f"{sha256(origin.encode()).hexdigest()}/checkpoint")
     if reply.status == _NOT_FOUND:
         raise NotWitnessed(
             f"{url} has never cosigned a log of the origin {origin}: this log was not sent to it, "
@@ -237,15 +239,11 @@ def last_seen(url: str, origin: str) -> KeptNote:
     return KeptNote(f"the witness {url}", reply.body.encode())
 
 
-def _prefix(url: str) -> str:
+def _sent(url: str, path: str, body: bytes | None = None) -> Reply:
+    """Return the answer to a GET, or to a POST of a body; raises `NotWitnessed`."""
     if not url.startswith(("http://", "https://")):
         raise InvalidOption(f"expected http://… or https://… of a witness, found {url!r:.80}")
-    return url.rstrip("/")
-
-
-def _sent(url: str, body: bytes | None = None) -> Reply:
-    """Return the answer to a GET, or to a POST of a body; raises `NotWitnessed`."""
-    request = urllib.request.Request(url, data=body)
+    request = urllib.request.Request(f"{url.rstrip('/')}/{path}", data=body)
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as reply:
             return Reply(reply.status, reply.read(_MOST_BYTES).decode("utf-8", "replace"))
@@ -254,13 +252,6 @@ def _sent(url: str, body: bytes | None = None) -> Reply:
             return Reply(error.code, error.read(_MOST_BYTES).decode("utf-8", "replace"))
     except (urllib.error.URLError, OSError) as error:
         raise NotWitnessed(f"{request.full_url}: the witness was not reached: {error}") from error
-
-
-def _size(body: str, url: str) -> int:
-    text = body.strip()
-    if not text.isdecimal() or len(text) > 19:
-        raise NotWitnessed(f"{url}: expected the size it knows, found {body!r:.80}", url=url)
-    return int(text)
 
 
 def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
