@@ -88,8 +88,14 @@ class _Tracer:
             yield from self._end(key, event.occurred_at, "lost", outcome="lost")
             attempt = event.data["attempt"]
             self._begin(key, id_, attempt, event, stage=id_, attempt=attempt)
-        elif event.type in _NOTED and key in self._open:
-            self._note(self._open[key], event)
+        elif event.type in _NOTED and (span := self._open.get(key)) is not None:
+            if len(span["events"]) >= _EVENTS:
+                span["droppedEventsCount"] += 1
+                return
+            names = ("verdict", "reason", "session", "job_ids")
+            at, noted = _nanoseconds(event.occurred_at), {one: event.data.get(one) for one in names}
+            told = {"timeUnixNano": at, "name": event.type, "attributes": _attributes(noted)}
+            span["events"].append(told)
         elif event.type == "stage.computed":
             yield from self._attempt_end(event, state, id_)
 
@@ -128,14 +134,6 @@ class _Tracer:
         scope = {"scope": {"name": "wfctl"}, "spans": [span]}
         request = {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
         yield json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-    def _note(self, span: dict[str, Any], event: RecordedEvent) -> None:
-        if len(span["events"]) >= _EVENTS:
-            span["droppedEventsCount"] += 1
-            return
-        told = {key: event.data.get(key) for key in ("verdict", "reason", "session", "job_ids")}
-        at, noted = _nanoseconds(event.occurred_at), _attributes(told)
-        span["events"].append({"timeUnixNano": at, "name": event.type, "attributes": noted})
 
     def rest(self, state: Workflow) -> Iterator[str]:
         """Yield what has not ended, the innermost first."""

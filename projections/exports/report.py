@@ -23,15 +23,8 @@ from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import environment, flat
 from projections.exports.timeline_svg import SpanFold
 from projections.exports.timeline_svg import drawing as timeline
+from projections.files import results
 from projections.files.progress_log import message
-from projections.files.results import (
-    StageResult,
-    environment_of,
-    gathered,
-    inputs_of,
-    ran_on,
-    sessions,
-)
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.machines.history import message as machine_message
 from projections.screens.next_actions import next_actions
@@ -48,15 +41,15 @@ Fields = dict[str, Any]
 
 def export(source: ExportSource) -> Iterator[str]:
     """Yield the page of everything up to the source's end."""
-    facts, spans, found = WorkflowFacts(), SpanFold(), dict[str, StageResult]()
+    facts, spans, found = WorkflowFacts(), SpanFold(), dict[str, results.StageResult]()
 
     def steps() -> Steps:
-        for event, state in gathered(source.steps(), found):
+        for event, state in results.gathered(source.steps(), found):
             facts.add(event, state)
             spans.add(event, state)
             yield event, state
 
-    told = sessions(steps())
+    told = results.sessions(steps())
     state = source.state()
     summary = summarised(state, found)
     return _page(
@@ -78,9 +71,9 @@ def export(source: ExportSource) -> Iterator[str]:
         between=_lasted,
         fields=_fields,
         judgement=facts.judgements.get,
-        inputs_of=inputs_of,
-        ran_on=ran_on,
-        environment_of=environment_of,
+        inputs_of=results.inputs_of,
+        ran_on=results.ran_on,
+        environment_of=results.environment_of,
     )
 
 
@@ -176,7 +169,11 @@ class WorkflowFacts:
             told = {name: data.get(name) for name in ("evidence", "judged_by", "error")}
             self.judgements[data["stage"], attempt] = told | {"checks": data.get("checks", [])}
         elif event.type.startswith("drift."):
-            self._drift(event)
+            data, is_new = event.data, event.type == "drift.detected"
+            what = data["kind"] if is_new else event.type.split(".")[1]
+            touched = [_place_of(difference) for difference in data.get("differences", [])]
+            told = {"file": data["file"], "kept_as": data.get("kept_as"), "touched": touched}
+            self.found.append({"at": event.recorded_at, "what": what, **told})
 
     def _decision(self, event: RecordedEvent, amendment: Amendment, is_new: bool) -> None:
         actor = str(event.actor)
@@ -189,14 +186,6 @@ class WorkflowFacts:
             proof, reason = event.data.get("proof") or {}, event.data.get("reason")
             decision |= {"policy": proof.get("policy"), "signer": proof.get("signer")}
             decision |= {"decided_by": actor, "answer": reason}
-
-    def _drift(self, event: RecordedEvent) -> None:
-        data = event.data
-        is_new = event.type == "drift.detected"
-        told = {"at": event.recorded_at, "file": data["file"], "kept_as": data.get("kept_as")}
-        told["what"] = data["kind"] if is_new else event.type.split(".")[1]
-        told["touched"] = [_place_of(difference) for difference in data.get("differences", [])]
-        self.found.append(told)
 
 
 def _place_of(difference: Mapping[str, Any]) -> str:

@@ -50,12 +50,16 @@ Entity = dict[str, Any]
 
 
 def export(source: ExportSource) -> Iterator[str]:
-    """Yield the crate's metadata, entity by entity, the root last."""
-    crate = _Crate(source)
+    """Yield the crate's metadata, entity by entity, the root last.
+
+    As RO-Crate writes it: without what is unknown, and a list of one as the one.
+    """
     before = "["
     yield f'{{"@context": {json.dumps(_CONTEXT)}, "@graph": '
-    for entity in crate.entities():
-        yield f"{before}\n{json.dumps(_compact(entity), ensure_ascii=False)}"
+    for entity in _Crate(source).entities():
+        known = {key: value for key, value in entity.items() if value not in (None, [], {})}
+        compact = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in known.items()}
+        yield f"{before}\n{json.dumps(compact, ensure_ascii=False)}"
         before = ","
     yield "\n]}\n"
 
@@ -270,12 +274,6 @@ def _by(actor: Actor | None) -> Entity:
     if actor is None:
         return {}
     return {"agent" if actor.kind == "user" else "participant": _ref(_agent_id(actor))}
-
-
-def _compact(entity: Entity) -> Entity:
-    """Return an entity without what is unknown, a list of one as the one: as RO-Crate writes it."""
-    known = {key: value for key, value in entity.items() if value not in (None, [], {})}
-    return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in known.items()}
 
 
 def _content(file: File) -> dict[str, str]:

@@ -75,26 +75,22 @@ class SpanFold:
         found, at = self.found, event.occurred_at
         found.first = min(found.first or at, at)
         found.last = max(found.last, at)
-        for id_ in touched(event, state):
-            self._stage(id_, state, at)
+        for stage in (state.stages[id_] for id_ in touched(event, state)):
+            before = self._status.get(stage.id)
+            if stage.status is before:
+                continue
+            self._status[stage.id] = stage.status
+            if stage.status is Status.FAILED:
+                self._mark(stage.id, "failed", at, stage.last_error or "failed")
+            elif stage.status is Status.COMPLETED and before is not None:
+                self._mark(stage.id, "completed", at, "completed")
+            self._change(stage.id, _PHASE_OF.get(stage.status), at)
         if event.type == "attempt.observed":
             self._observed(event, at)
         if amended := amended_by(event, state):
             self._amendment(*amended, at)
         if event.type.startswith(_DEFINING):
             found.names = {stage.id: stage.name for stage in state.stages.values()}
-
-    def _stage(self, id_: str, state: Workflow, at: str) -> None:
-        stage = state.stages[id_]
-        before = self._status.get(id_)
-        if stage.status is before:
-            return
-        self._status[id_] = stage.status
-        if stage.status is Status.FAILED:
-            self._mark(id_, "failed", at, stage.last_error or "failed")
-        elif stage.status is Status.COMPLETED and before is not None:
-            self._mark(id_, "completed", at, "completed")
-        self._change(id_, _PHASE_OF.get(stage.status), at)
 
     def _change(self, id_: str, phase: str | None, at: str) -> None:
         """End the phase of a stage and begin another, unless it goes on."""

@@ -160,7 +160,8 @@ class Approvals:
         return pinned_at(self.root, self.stream) if self.root is not None else []
 
     def _pins_known(self) -> list[Pin]:
-        return [*self.pinned_here(), *_every_pin()]
+        files = sorted((_folder() / "roots").glob("*.json"))
+        return [*self.pinned_here(), *(pin for path in files for pin in _read(path)), *_older()]
 
     def bars_stored_folds(self, state: Judged, after: int) -> bool:
         """Whether the state must come from the log's events alone, not from a kept copy.
@@ -228,13 +229,6 @@ def pinned_at(root: Path, stream: str) -> list[Pin]:
     """Return the pins of the workflow, or of the machine, in a root; raises `UnreadablePins`."""
     pins = [*_read(_file_of(root)), *(pin for pin in _older() if pin.root == str(root))]
     return [pin for pin in pins if pin.place == place_of(stream)]
-
-
-def _every_pin() -> Iterator[Pin]:
-    """Yield every pin of this login; raises `UnreadablePins`."""
-    for path in sorted((_folder() / "roots").glob("*.json")):
-        yield from _read(path)
-    yield from _older()
 
 
 def _keep_pin(root: Path, pin: Pin) -> None:

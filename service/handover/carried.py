@@ -25,8 +25,7 @@ from lifecycle.words.values import is_below
 from projections.files import progress_log, state_document
 from projections.files.summary import is_figure
 from service.consent.scripts import scripts_of
-from service.handover.chains import lines_of
-from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive
+from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive, lines_of
 from service.root.disk import write_streamed
 from service.root.safe_open import OutsideRoot, open_within, place_within
 

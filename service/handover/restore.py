@@ -27,15 +27,17 @@ from eventstore.store import Claim, EventStore, Refusal
 from lifecycle.words.values import is_id
 from service.errors import RootExists
 from service.handover.carried import check_brought
-from service.handover.chains import LONGEST, check_streams, decoded
 from service.handover.manifest import (
     CLAIMS,
     DRIFT,
+    LONGEST,
     NAME,
     REFUSALS,
     Manifest,
     Stream,
     UnusableArchive,
+    check_streams,
+    decoded,
 )
 from service.machines.log import PREFIX as MACHINE
 from service.root.disk import write_streamed

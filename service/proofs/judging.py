@@ -14,20 +14,10 @@ from eventstore.verification import Finding
 from lifecycle.words.document import value_at
 from service.consent.signature import fingerprint
 from service.proofs import checkpoint as checkpoints
+from service.proofs import note as notes
 from service.proofs.checkpoint import Checkpoint, KeptNote, is_of_stream, read_checkpoint
-from service.proofs.note import (
-    LOG,
-    WITNESS,
-    CheckpointDenied,
-    ProofRejected,
-    UnreadableNote,
-    UnverifiedNote,
-    VerifierKey,
-    read_note,
-    verified,
-)
+from service.proofs.note import ProofRejected, VerifierKey
 from service.proofs.proof import ADOPTED, APPROVED, RESULTS, Proof
-from service.proofs.signing import known_log_key, last_signed
 from service.root.root import Root
 
 
@@ -55,7 +45,7 @@ def found_in(root: Root, origin: str) -> Iterator[KeptNote]:
     """Yield all checkpoints that a root and this login keep: files, tags, what was signed last."""
     yield from checkpoints.kept_files(root)
     yield from checkpoints.kept_tags(root)
-    last = last_signed(origin)
+    last = checkpoints.last_signed(origin)
     if last is not None:
         yield KeptNote("what this login signed last", last)
 
@@ -64,7 +54,7 @@ def require_same_log(root: Root, stream: str, origin: str) -> None:
     """Raise `CheckpointDenied` if the root keeps checkpoints of another log of the stream."""
     for one in _sorted_out(stream, checkpoints.kept_files(root), ())[0]:
         if one.doubt is None and one.checkpoint.origin != origin:
-            raise CheckpointDenied(
+            raise notes.CheckpointDenied(
                 f"{one.place} is a checkpoint of {one.checkpoint.origin}, found the log {origin}: "
                 "nothing is signed. Where a new log was begun here on purpose, move it away.",
                 kept=one.checkpoint.origin,
@@ -107,18 +97,18 @@ def _sorted_out(
     found, others, unreadable = list[_Found](), list[tuple[str, str]](), list[str]()
     for one in every:
         try:
-            note = read_note(one.content)
+            note = notes.read_note(one.content)
             checkpoint = read_checkpoint(note)
-        except UnreadableNote as error:
+        except notes.UnreadableNote as error:
             unreadable.append(f"{one.place}: {error.message}")
             continue
         if not is_of_stream(checkpoint.origin, stream):
             others.append((one.place, checkpoint.origin))
             continue
-        own, doubt = known_log_key(checkpoint.origin), None
+        own, doubt = checkpoints.known_log_key(checkpoint.origin), None
         try:
-            verified(note, [*keys, *([own] if own is not None else [])])
-        except UnverifiedNote as error:
+            notes.verified(note, [*keys, *([own] if own is not None else [])])
+        except notes.UnverifiedNote as error:
             doubt = error.message
         found.append(_Found(one.place, checkpoint, doubt))
     return found, others, unreadable
@@ -204,10 +194,10 @@ def _signers(
     proof: Proof, keys: Sequence[VerifierKey], origin: str
 ) -> tuple[list[VerifierKey], list[VerifierKey]]:
     """Return the keys of logs and of witnesses that signed; raises as `check` does."""
-    signers = verified(proof.note, keys)
-    logs = [key for key in signers if key.kind == LOG and key.name == origin]
-    witnesses = [key for key in signers if key.kind == WITNESS]
-    missing = [key.name for key in keys if key.kind == WITNESS and key not in witnesses]
+    signers = notes.verified(proof.note, keys)
+    logs = [key for key in signers if key.kind == notes.LOG and key.name == origin]
+    witnesses = [key for key in signers if key.kind == notes.WITNESS]
+    missing = [key.name for key in keys if key.kind == notes.WITNESS and key not in witnesses]
     if not logs or missing:
         who = ", ".join(missing) or origin
         raise ProofRejected(f"expected a signature of {who}, found none of that key", of=who)

@@ -15,21 +15,16 @@ from typing import Any, NamedTuple
 from eventstore.chain import EMPTY, consistency_ranges, is_consistent, nodes
 from eventstore.store import EventStore
 from service.errors import InvalidOption, NotFound
-from service.proofs.checkpoint import Checkpoint, KeptNote, leaves, read_checkpoint
-from service.proofs.note import (
-    LOG,
-    Note,
-    NotWitnessed,
-    UnreadableNote,
-    UnverifiedNote,
-    VerifierKey,
-    decoded,
-    read_key,
-    read_note,
-    read_signatures,
-    verified,
+from service.proofs import note as notes
+from service.proofs.checkpoint import (
+    Checkpoint,
+    KeptNote,
+    leaves,
+    read_checkpoint,
+    state_folder,
+    witness_signer,
 )
-from service.proofs.signing import state_folder, witness_signer
+from service.proofs.note import Note, NotWitnessed, UnreadableNote, VerifierKey, read_note
 from service.root.disk import locked, write_whole
 
 #: What the protocol calls the type of a conflict's answer.
@@ -77,7 +72,7 @@ class Witness:
 
     def watch(self, key: VerifierKey) -> WitnessedLog:
         """Take in a log by its public key; what was seen of it before stays."""
-        if key.kind != LOG:
+        if key.kind != notes.LOG:
             raise UnreadableNote(f"expected the key of a log, found that of a witness: {key}")
         with self._locked():
             seen = self.seen(key.name) or WitnessedLog(key.name, ())
@@ -111,15 +106,15 @@ class Witness:
                 return self._cosigned(request)
         except UnreadableNote as error:
             return Reply(400, f"{error.message}\n")
-        except UnverifiedNote as error:
+        except notes.UnverifiedNote as error:
             return Reply(403, f"{error.message}\n")
 
     def _cosigned(self, request: _CosignRequest) -> Reply:
         seen = self.seen(request.checkpoint.origin)
         if seen is None:
             return Reply(404, "this witness was not told of a log of that origin\n")
-        keys = [read_key(key) for key in seen.keys]
-        verified(request.note, keys)
+        keys = [notes.read_key(key) for key in seen.keys]
+        notes.verified(request.note, keys)
         refused = _refused(request, seen.checkpoint)
         if refused is not None:
             return refused
@@ -171,7 +166,9 @@ def _read_request(body: bytes) -> _CosignRequest:
             f"and {len(proof)} lines"
         )
     note = read_note(rest)
-    return _CosignRequest(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))
+    return _CosignRequest(
+        int(old[1]), tuple(map(notes.decoded, proof)), note, read_checkpoint(note)
+    )
 
 
 _SECONDS, _MOST_BYTES = 30, 1_000_000
@@ -219,8 +216,8 @@ def cosignature(
             url=url,
             status=reply.status,
         )
-    theirs = tuple(one for one in read_signatures(reply.body) if key.made(one))
-    verified(Note(note.text, theirs), [key])
+    theirs = tuple(one for one in notes.read_signatures(reply.body) if key.made(one))
+    notes.verified(Note(note.text, theirs), [key])
     return Note(note.text, (*note.signatures, *theirs))
 
 
@@ -256,7 +253,7 @@ def _sent(url: str, path: str, body: bytes | None = None) -> Reply:
 
 def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
     """Return the public keys that texts are, or that the files they name hold."""
-    return [read_key(text if "+" in text else _content(text)) for text in texts]
+    return [notes.read_key(text if "+" in text else _content(text)) for text in texts]
 
 
 def _content(path: str) -> str:

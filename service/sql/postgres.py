@@ -74,12 +74,8 @@ def _columns(connection: _Connection, question: str) -> tuple[list[str], list[st
     found = range(described.nfields)
     names = [(described.fname(n) or b"").decode() for n in found]
     kinds = [(described.ftype(n), described.fmod(n)) for n in found]
-    return names, [_spelt(connection, *kind) for kind in kinds]
-
-
-def _spelt(connection: _Connection, type_: int, modifier: int) -> str:
-    row = connection.execute("SELECT format_type(%s::oid, %s)", (type_, modifier)).fetchone()
-    return str(row[0]) if row is not None else "text"
+    spelt = (connection.execute("SELECT format_type(%s::oid, %s)", kind) for kind in kinds)
+    return names, [str(row[0]) for cursor in spelt for row in cursor]
 
 
 _CHUNK = 1000

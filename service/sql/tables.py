@@ -150,7 +150,13 @@ class HistoryTables:
             if not self._advance(connection, fold, reached):
                 return False
             for name, found in rows.taken().items():
-                _put(connection, history.tables[name], found)
+                table, values = history.tables[name], list(found.values())
+                keys = [column.name for column in table.primary_key]
+                if "version" not in keys:  # the others are of events, which never change
+                    chosen = (table.c[key] == sa.bindparam(f"key_{key}") for key in keys)
+                    named = [{f"key_{key}": row[key] for key in keys} for row in values]
+                    connection.execute(delete(table).where(*chosen), named)
+                connection.execute(sa.insert(table), values)
         return True
 
     def _advance(self, connection: Connection, fold: StoredFold, reached: int) -> bool:
@@ -167,15 +173,6 @@ class HistoryTables:
             return False
         connection.execute(sa.insert(folds).values(fold._asdict()))
         return True
-
-
-def _put(connection: Connection, table: Table, rows: dict[Key, Row]) -> None:
-    keys = [column.name for column in table.primary_key]
-    if "version" not in keys:  # the others are of events, which never change
-        chosen = (table.c[key] == sa.bindparam(f"key_{key}") for key in keys)
-        values = [{f"key_{key}": row[key] for key in keys} for row in rows.values()]
-        connection.execute(delete(table).where(*chosen), values)
-    connection.execute(sa.insert(table), list(rows.values()))
 
 
 #: Seconds that one of these may take: their answer is bounded by the history.
