@@ -33,7 +33,7 @@ class ExportSource:
 
     ``raw`` yields the events as they were hashed; ``state`` is the state at the end. ``license``
     is what somebody says of it, a URI or words. ``content`` returns the bytes of a file on record,
-    None where it is not here or not as recorded.
+    None if it is not here or not as recorded.
     """
 
     steps: Callable[[], Steps]

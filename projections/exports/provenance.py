@@ -27,7 +27,7 @@ class File(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """One attempt of a stage; ``attempt`` is None where an imported state tells of the run alone.
+    """One attempt of a stage; ``attempt`` is None if an imported state tells of the run alone.
 
     ``start`` and ``end`` are ISO 8601 with an offset. ``plan`` is the workflow's version then.
     """

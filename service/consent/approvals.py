@@ -89,7 +89,7 @@ class Judge(Generic[S]):
             yield event
 
     def verdict_on(self, event: RecordedEvent) -> str | None:
-        """Return why an event that was folded does not count, None where it does."""
+        """Return why an event that was folded does not count, None if it does."""
         return self._verdicts.get((event.prev_hash, event.hash))
 
 
@@ -117,7 +117,7 @@ class Approvals:
         )
 
     def require_not_swapped(self) -> None:
-        """Raise `AnotherLog` where this login pinned another log in the root than the one here.
+        """Raise `AnotherLog` if this login pinned another log in the root than the one here.
 
         A log without events is none yet: what begins one asks nobody.
         """
@@ -130,7 +130,7 @@ class Approvals:
         return any(pin.first == self.first_hash() for pin in self._pins_known())
 
     def namesake(self) -> str | None:
-        """Return where this login pinned another log of the same id; None where this one is known.
+        """Return where this login pinned another log of the same id; None if this one is known.
 
         A log that is new to this login may have been put in the place of one that it knows.
         """

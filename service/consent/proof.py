@@ -43,10 +43,10 @@ class Consenter(Protocol):
     """A person's agreement under one policy."""
 
     def ask(self, question: Any) -> bool:
-        """Say whether the person agrees; raises `NeedsConsent` where nobody can be asked."""
+        """Say whether the person agrees; raises `NeedsConsent` if nobody can be asked."""
 
     def prove(self, question: Any) -> dict[str, Any] | None:
-        """Return the proof for a question that was agreed to; None where it holds no longer."""
+        """Return the proof for a question that was agreed to; None if it holds no longer."""
 
 
 class Planned(NamedTuple):
@@ -87,11 +87,6 @@ def content_of(amendment: Amendment) -> dict[str, Any]:
     }
 
 
-def plan_of(state: Workflow) -> dict[str, Any]:
-    """Return what a person agrees to with the plan: the definition, and who may agree later."""
-    return {**definition_of(state), "purpose": state.purpose, "signers": state.signers}
-
-
 def statement_of(
     state: Workflow, amendment: Amendment, impact: Impact, head: str, scripts: Mapping[str, str]
 ) -> bytes:
@@ -106,7 +101,10 @@ def _shown_of(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return all that a person is shown, and agrees to: the statement but for the head."""
-    plan = {"plan": plan_of(state)} if amendment.is_plan else {}
+    plan: dict[str, Any] = {}
+    if amendment.is_plan:  # the definition, and who may agree later
+        later = {"purpose": state.purpose, "signers": state.signers}
+        plan = {"plan": {**definition_of(state), **later}}
     return {
         "amendment": {**content_of(amendment), **plan},
         "form": FORM,

@@ -51,10 +51,10 @@ def write_archive(
 ) -> Manifest:
     """Write the archive of a root whole to ``path`` and return its manifest.
 
-    ``upto`` is the version of the workflow that ``shown`` shows, 0 where there is none; every
+    ``upto`` is the version of the workflow that ``shown`` shows, 0 without one; every
     stream ends where it stood at the beginning. ``taken`` are the files that go along. The same log
-    and files give the same bytes. Raises `NoWorkflow` where there is no machine either,
-    `UnsoundLog` where a stream was altered.
+    and files give the same bytes. Raises `NoWorkflow` if there is no machine either,
+    `UnsoundLog` if a stream was altered.
     """
     store = log.store
     machines = ((id_, store.head(f"{PREFIX}{id_}")) for id_ in ids(root, store))
@@ -155,7 +155,7 @@ def require_stream(source: CopySource, only: str | None) -> None:
 
 
 def require_in_place(store: EventStore, only: str | None) -> None:
-    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded."""
+    """Raise `UnsoundLog` if a log, or one stream of it, is not what was recorded."""
     for stream in [only] if only is not None else list(store.streams()):
         # What a newer program recorded is copied as it is, and its chain is checked on the way.
         with suppress(SchemaError):
@@ -191,9 +191,9 @@ def back_up(
 
 
 def workflow_in(source: CopySource, only: str | None = None) -> str | None:
-    """Return the workflow that a backup, or one stream of it, is of; None where it has machines.
+    """Return the workflow that a backup, or one stream of it, is of; None if it has machines.
 
-    Raises `InvalidOption` where there are several: a root has one.
+    Raises `InvalidOption` if there are several: a root has one.
     """
     streams = [only] if only is not None else list(source.streams())
     found = [name.removeprefix(WORKFLOW) for name in streams if name.startswith(WORKFLOW)]
@@ -211,7 +211,7 @@ def workflow_in(source: CopySource, only: str | None = None) -> str | None:
 def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
     """Return what a backup holds, to be closed; raises `InvalidOption` for a file that is none.
 
-    Raises `NotFound` where there is no file.
+    Raises `NotFound` if there is no file.
     """
     try:
         with opened(file) as source:

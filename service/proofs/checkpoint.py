@@ -85,7 +85,7 @@ def leaves(store: EventStore, stream: str, upto: int | None = None) -> Iterator[
 
 
 def first_hash(store: EventStore, stream: str) -> str | None:
-    """Return the hash of a stream's first event, None where there is none."""
+    """Return the hash of a stream's first event, None of an empty stream."""
     first = next(iter(store.raw(stream, upto=1)), None)
     return first.hash if first is not None else None
 
@@ -141,7 +141,7 @@ def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
 
 
 def kept_tags(root: Root) -> Iterator[KeptNote]:
-    """Yield the texts of the tags that hold checkpoints, none where there is no repository."""
+    """Yield the texts of the tags that hold checkpoints, none if there is no repository."""
     form = "--format=%(refname:strip=2)%00%(contents)%00"
     done = git(root.path, "for-each-ref", form, f"refs/tags/{_TAGS}/")
     if done is None or done.returncode != 0:
@@ -189,7 +189,7 @@ class Signer(NamedTuple):
 
 
 def log_signer(origin: str) -> Signer:
-    """Return this login's key for the log of an origin, made now if there is none."""
+    """Return this login's key for the log of an origin, made now if there is no key yet."""
     return Signer(_loaded(own_secret(_path(notes.LOG))), origin, notes.LOG)
 
 
@@ -200,7 +200,7 @@ def known_log_key(origin: str) -> VerifierKey | None:
 
 
 def witness_signer() -> Signer:
-    """Return the key of this login as a witness, made now if there is none.
+    """Return the key of this login as a witness, made now if there is no key yet.
 
     Its name is made from the key, so that no two witnesses share one.
     """
@@ -256,7 +256,9 @@ def sign(store: EventStore, stream: str, root: Path, upto: int | None = None) ->
     with locked(path.with_suffix(".lock")):
         tree, link = _grown_on(store, stream, _remembered(path))
         signed = _signed(origin, tree)
-        _remember(path, tree, link, signed.note)
+        peaks = [b64encode(peak).decode() for peak in tree.peaks]
+        kept = {"size": tree.size, "hash": link.hash, "peaks": peaks, "note": str(signed.note)}
+        write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False).encode() + b"\n")
     if upto is None or upto == tree.size:
         return signed
     # It is a beginning of the log that was just held to what was signed before.
@@ -329,9 +331,3 @@ def _remembered(path: Path) -> _Grown:
             "nothing is signed. Move it away if a second history of this log is no danger.",
             path=str(path),
         ) from error
-
-
-def _remember(path: Path, tree: Frontier, link: Link, note: Note) -> None:
-    peaks = [b64encode(peak).decode() for peak in tree.peaks]
-    content = {"size": tree.size, "hash": link.hash, "peaks": peaks, "note": str(note)}
-    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")

@@ -253,13 +253,12 @@ def _sent(url: str, path: str, body: bytes | None = None) -> Reply:
 
 def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
     """Return the public keys that texts are, or that the files they name hold."""
-    return [notes.read_key(text if "+" in text else _content(text)) for text in texts]
-
-
-def _content(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidOption(
-            f"expected a public key NAME+ID+BASE64 or a file that holds one, found {path!r:.80}"
-        ) from error
+    keys: list[VerifierKey] = []
+    for text in texts:
+        try:
+            keys.append(notes.read_key(text if "+" in text else Path(text).read_text("utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOption(
+                f"expected a public key NAME+ID+BASE64 or a file that holds one, found {text!r:.80}"
+            ) from error
+    return keys

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,20 +52,6 @@ class TablesProgress(NamedTuple):
     carried: CarriedRows | None = None
 
 
-def _checkpoint_of(kept: StoredFold | None) -> TablesProgress:
-    """Return the checkpoint that the stored fold holds; another content counts for nothing."""
-    if kept is None:
-        return TablesProgress()
-    try:
-        found = orjson.loads(kept.state)
-        state = sealing.from_values(found["state"])
-        if type(state.head) is not int or state.head != kept.version:
-            return TablesProgress()
-        return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
-    except UNFOLDABLE:
-        return TablesProgress()
-
-
 class HistoryTables:
     """The tables of one stream, in the database of its log."""
 
@@ -78,9 +64,15 @@ class HistoryTables:
         return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
     def _counting(self, kept: StoredFold | None) -> TablesProgress:
-        found = _checkpoint_of(kept)
+        """Return the checkpoint that the stored fold holds; another content counts for nothing."""
         head = self.log.store.head(self.log.stream)
-        return found if head is not None and found.version <= head.version else TablesProgress()
+        with suppress(*UNFOLDABLE):
+            if kept is not None and head is not None and kept.version <= head.version:
+                found = orjson.loads(kept.state)
+                state = sealing.from_values(found["state"])
+                if type(state.head) is int and state.head == kept.version:
+                    return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
+        return TablesProgress()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
         """Yield the rows that the log makes, now or as of a moment; the tables are not read."""
@@ -142,7 +134,7 @@ class HistoryTables:
         return count
 
     def _write(self, rows: HistoryRows, reached: int, state: Workflow) -> bool:
-        """Write rows and checkpoint, both or neither; False where somebody else was quicker."""
+        """Write rows and checkpoint, both or neither; False if somebody else was quicker."""
         content = {"state": orjson.Fragment(sealing.to_bytes(state)),
                    "carried": rows.carried.to_dict()}  # fmt: skip
         fold = StoredFold(self.log.stream, NAME, VERSION, state.head, orjson.dumps(content))
