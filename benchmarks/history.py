@@ -19,8 +19,7 @@ from migrations.upgrade import upgrade
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
 from service.root.disk import new_id, system_instant
-from service.sql.inquiry import inquiry
-from service.sql.tables import SQL_PATIENCE, HistoryTables
+from service.sql.tables import SQL_PATIENCE, HistoryTables, inquiry
 
 STREAM = "workflow-w"
 LENGTHS = (1_000, 10_000, 100_000)

@@ -18,8 +18,8 @@ from pages.shelf import ServedRoot, Shelf, record
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
 from projections.exports.report import counts
-from projections.exports.spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
+from projections.exports.timeline_svg import state_spans
 from projections.files.document_diff import differences
 from projections.files.state_document import document
 from projections.screens.next_actions import next_actions

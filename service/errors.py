@@ -22,7 +22,7 @@ Of one module each, beside the code that raises them:
 ServiceError
 ├── OutsideRoot        a path that leads out of the root (root/below.py)
 ├── UntrustedDatabase  a database that this login did not agree to (root/trust.py)
-├── UnreadablePins     pins that cannot be read (consent/pins.py)
+├── UnreadablePins     pins that cannot be read (consent/approvals.py)
 ├── SignatureFailed    ssh-keygen made no signature (consent/signature.py)
 ├── UnusableArchive    an archive that is not what its manifest says (handover/manifest.py)
 ├── those of machines, in machines/errors.py; of proofs, in proofs/note.py, these:
@@ -33,7 +33,7 @@ ServiceError
 └── NotWitnessed       no cosignature of a witness
 
 NeedsConsent, of the rules
-├── AnotherLog         a log that is not the pinned one of its root (consent/pins.py)
+├── AnotherLog         a log that is not the pinned one of its root (consent/approvals.py)
 └── UndecidedEdit      a hand edit that only a person may decide on (writing/undecided.py)
 """
 

@@ -36,9 +36,7 @@ Records = list[dict[str, Any]]
 
 def asked(workflow: Reading, sql: str, at: Any, **parameters: Any) -> tuple[list[str], Records]:
     """Return the columns and the records that a question of ours yields."""
-    from service.sql.inquiry import inquiry
-
-    with inquiry(workflow.root.address, workflow.log, at) as desk:
+    with tables.inquiry(workflow.root.address, workflow.log, at) as desk:
         answer = desk.ask(sql, parameters, tables.PATIENCE)
         return answer.columns, [record_of(answer.columns, row) for row in answer.rows]
 
@@ -311,11 +309,9 @@ def sql(
     asked = sys.stdin.read() if statement == "-" else statement
     if not asked.strip():
         raise InvalidOption("expected a statement, found nothing")
-    from service.sql.inquiry import inquiry
-
     with (
         reading(context) as workflow,
-        inquiry(workflow.root.address, workflow.log, view) as desk,
+        tables.inquiry(workflow.root.address, workflow.log, view) as desk,
         Watch(timeout, lambda: leave(settings_of(context), SqlTooLong(timeout))) as watch,
     ):
         answer = watch.step(lambda: desk.ask(asked, {}, timeout))

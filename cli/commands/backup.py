@@ -14,7 +14,7 @@ import typer
 
 from cli.frame.options import DryRun, Text, argument, option
 from cli.frame.workspace import SCHEMA, Reading, address_here, create, opened, settings_of
-from cli.settings import Settings, actor_of
+from cli.settings import actor_of
 from cli.terminal.output import Output
 from eventstore.codec import Schema
 from eventstore.engine import open_log
@@ -36,8 +36,8 @@ from service.handover.archive import (
     workflow_in,
 )
 from service.handover.carried import brought, put_in_place
-from service.handover.contents import Archive, read_archive
 from service.handover.manifest import Manifest
+from service.handover.restore import read_archive
 from service.handover.restore import restore as restored
 from service.machines.log import PREFIX, MachineLog, machines_in
 from service.machines.service import MachineService
@@ -219,7 +219,7 @@ STORES = Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))
 def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:
     """Make a root from an archive, every hash equal."""
     settings = settings_of(context)
-    archive = read_archive(file)
+    manifest = read_archive(file)
     place = into or settings.start
     if not dry_run:
         place.mkdir(exist_ok=True)
@@ -227,29 +227,24 @@ def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bo
     root = as_configured(root_at(target, settings.database_url, settings.journal))
     if dry_run:
         refuse_second(root)
-        _restoring_tell(Output(settings), archive, None)
+        _restoring_tell(Output(settings), file, manifest, None)
         return
-    restored(root, archive, _connect)
+    restored(root, file, manifest, _connect)
     store = create(root)
     try:
-        config = Config(archive.manifest.workflow, root.url, root.journal)
+        config = Config(manifest.workflow, root.url, root.journal)
         log = WorkflowLog(store, config.stream, root.path)
         if config.workflow is not None:
             Service(root, log, actor_of(settings)).files.rebuild()
-        _rebuild_machines(root, archive, store, settings)
-        kept = put_in_place(root.path, archive.path, archive.manifest)
-        _restoring_tell(
-            Output(settings), archive, Reading(root, config, log, Output(settings)), kept
-        )
+        for stream in manifest.streams:
+            if stream.name.startswith(PREFIX):
+                machine = MachineLog(store, stream.name.removeprefix(PREFIX), root.path)
+                MachineService(root, machine, actor_of(settings)).files.rebuild()
+        kept = put_in_place(root.path, file, manifest)
+        made = Reading(root, config, log, Output(settings))
+        _restoring_tell(made.output, file, manifest, made, kept)
     finally:
         store.close()
-
-
-def _rebuild_machines(root: Root, archive: Archive, store: EventStore, settings: Settings) -> None:
-    for stream in archive.manifest.streams:
-        if stream.name.startswith(PREFIX):
-            log = MachineLog(store, stream.name.removeprefix(PREFIX), root.path)
-            MachineService(root, log, actor_of(settings)).files.rebuild()
 
 
 def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
@@ -258,13 +253,12 @@ def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
 
 
 def _restoring_tell(
-    output: Output, archive: Archive, made: Reading | None, kept: Sequence[str] = ()
+    output: Output, file: Path, manifest: Manifest, made: Reading | None, kept: Sequence[str] = ()
 ) -> None:
-    manifest = archive.manifest
     data: dict[str, Any] = {
         "dry_run": made is None,
         "workflow": manifest.workflow,
-        "source": str(archive.path),
+        "source": str(file),
         "root": str(made.root.path) if made is not None else None,
         "streams": [
             {"stream": s.name, "version": s.version, "head": s.head} for s in manifest.streams

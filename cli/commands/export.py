@@ -17,8 +17,7 @@ from cli.frame.options import AsOf, File, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
-from projections.exports.formats import FORMATS, ExportFormat
-from projections.exports.plain import ExportSource
+from projections.exports.formats import FORMATS, ExportFormat, ExportSource
 from reconciler.files.freshness import look
 from service.errors import InvalidOption
 from service.reading.moment import Moment
@@ -81,9 +80,9 @@ def _machine(
     log = root.machine(machine)
     state = log.current(when)
     if format_ is ExportFormat.REPORT:
-        from projections.exports.machine_report import export as page
+        from projections.exports.report import machine_page
 
-        found_chunks = page(log.steps(upto=when))
+        found_chunks = machine_page(log.steps(upto=when))
     else:
         from projections.machines.description import drawn
 

@@ -22,9 +22,8 @@ from service.errors import InvalidOption
 from service.reading.trust_marks import SALVAGED, TrustMark, agree, marks_of
 
 if TYPE_CHECKING:
-    from service.proofs.checkpoint import Checkpoint
+    from service.proofs.checkpoint import Checkpoint, SignedCheckpoint
     from service.proofs.note import Note, VerifierKey
-    from service.proofs.signing import SignedCheckpoint
     from service.proofs.witness import Witness, WitnessedLog
 
 
@@ -166,7 +165,7 @@ def cosign(
 
 def show(context: typer.Context) -> None:
     """Print this witness's public key, and each log with the last size that was cosigned."""
-    from service.proofs.signing import witness_signer
+    from service.proofs.checkpoint import witness_signer
 
     key, seen = str(witness_signer().public), [_told(one) for one in _witness().all_seen()]
     lines = [key, *(f"{one['origin']}: {one['size'] or 'nothing seen yet'}" for one in seen)]

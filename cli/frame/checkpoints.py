@@ -10,9 +10,8 @@ from cli.frame.workspace import Reading
 from service.errors import AlreadyThere
 
 if TYPE_CHECKING:
-    from service.proofs.checkpoint import KeptNote
+    from service.proofs.checkpoint import KeptNote, SignedCheckpoint
     from service.proofs.judging import JudgedNotes
-    from service.proofs.signing import SignedCheckpoint
 
 
 def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> SignedCheckpoint:
@@ -20,9 +19,8 @@ def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> Signe
 
     Raises `CheckpointDenied`, `UnsoundLog`.
     """
-    from service.proofs.checkpoint import first_hash, origin_of
+    from service.proofs.checkpoint import first_hash, origin_of, sign
     from service.proofs.judging import require_same_log
-    from service.proofs.signing import sign
 
     first = first_hash(workflow.log.store, stream)
     if first is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import NamedTuple
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape, quoteattr
 
@@ -87,49 +87,33 @@ def file_of(drawing: str) -> Iterator[str]:
     yield from ('<?xml version="1.0" encoding="UTF-8"?>\n', drawing, "\n")
 
 
-_LIGHT = {
-    "ground": "#f6f8fa",
-    "card": "#ffffff",
-    "ink": "#1f2328",
-    "soft": "#57606a",
-    "line": "#d0d7de",
-    "edge": "#818b98",
-    "completed": "#116329",
-    "running": "#0550ae",
-    "preparing": "#0550ae",
-    "post_processing": "#6639ba",
-    "ready": "#0a6b74",
-    "failed": "#a40e26",
-    "invalidated": "#7d4e00",
-    "pending": "#57606a",
-    "skipped": "#57606a",
-    "queue": "#8c959f",
-    "person": "#bf8700",
-}
-_DARK = {
-    "ground": "#0d1117",
-    "card": "#161b22",
-    "ink": "#e6edf3",
-    "soft": "#9ea7b3",
-    "line": "#30363d",
-    "edge": "#6e7681",
-    "completed": "#56d364",
-    "running": "#79c0ff",
-    "preparing": "#79c0ff",
-    "post_processing": "#d2a8ff",
-    "ready": "#56d4dd",
-    "failed": "#ffa198",
-    "invalidated": "#e3b341",
-    "pending": "#9ea7b3",
-    "skipped": "#9ea7b3",
-    "queue": "#6e7681",
-    "person": "#d29922",
+#: Name → the colour by light and in the dark.
+_COLORS = {
+    "ground": ("#f6f8fa", "#0d1117"),
+    "card": ("#ffffff", "#161b22"),
+    "ink": ("#1f2328", "#e6edf3"),
+    "soft": ("#57606a", "#9ea7b3"),
+    "line": ("#d0d7de", "#30363d"),
+    "edge": ("#818b98", "#6e7681"),
+    "completed": ("#116329", "#56d364"),
+    "running": ("#0550ae", "#79c0ff"),
+    "preparing": ("#0550ae", "#79c0ff"),
+    "post_processing": ("#6639ba", "#d2a8ff"),
+    "ready": ("#0a6b74", "#56d4dd"),
+    "failed": ("#a40e26", "#ffa198"),
+    "invalidated": ("#7d4e00", "#e3b341"),
+    "pending": ("#57606a", "#9ea7b3"),
+    "skipped": ("#57606a", "#9ea7b3"),
+    "queue": ("#8c959f", "#6e7681"),
+    "person": ("#bf8700", "#d29922"),
 }
 
 
 def variables(selector: str) -> str:
     """Return CSS that gives ``selector`` the colours as ``--name``; paper is always light."""
-    light, dark = _declared(_LIGHT), _declared(_DARK)
+    light, dark = (
+        "".join(f"--{name}:{both[place]};" for name, both in _COLORS.items()) for place in (0, 1)
+    )
     return (
         f"{selector}{{{light}}}"
         f"@media screen and (prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
@@ -138,11 +122,7 @@ def variables(selector: str) -> str:
 
 def light(name: str) -> str:
     """Return the colour for what knows no other theme, as ``#rrggbb``."""
-    return _LIGHT[name]
-
-
-def _declared(colors: dict[str, str]) -> str:
-    return "".join(f"--{name}:{value};" for name, value in colors.items())
+    return _COLORS[name][0]
 
 
 #: Sweeps down and up; a stage graph settles in two or three.
@@ -151,8 +131,7 @@ _SWEEPS = 4
 Point = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Places in units of one node: x from 0, layer y from 0.
 
     ``edges`` lead from a dependency to its dependent through the places between.
@@ -172,7 +151,7 @@ def layout(needs: Mapping[str, Sequence[str]]) -> Layout:
     known = {node: [d for d in deps if d in needs] for node, deps in needs.items()}
     layers = _layers(known)
     rows, paths = _rows(known, layers)
-    _settle(rows, _links(paths))
+    _settle(rows, paths.values())
     width = max((len(row) for row in rows), default=0)
     places = {
         name: (x + (width - len(row)) / 2, float(y))
@@ -216,32 +195,22 @@ def _rows(
     return rows, paths
 
 
-def _links(paths: Mapping[tuple[str, str], Sequence[str]]) -> dict[str, list[str]]:
-    links: dict[str, list[str]] = {}
-    for path in paths.values():
-        for one, other in pairwise(path):
-            links.setdefault(one, []).append(other)
-            links.setdefault(other, []).append(one)
-    return links
-
-
-def _settle(rows: list[list[str]], links: Mapping[str, Sequence[str]]) -> None:
+def _settle(rows: list[list[str]], paths: Iterable[Sequence[str]]) -> None:
     """Order each row by the mean place of its neighbours in the row before it."""
+    links: dict[str, list[str]] = {}
+    for one, other in chain.from_iterable(map(pairwise, paths)):
+        links.setdefault(one, []).append(other)
+        links.setdefault(other, []).append(one)
     for sweep in range(_SWEEPS):
         order = range(1, len(rows)) if sweep % 2 == 0 else range(len(rows) - 2, -1, -1)
         for y in order:
             before = rows[y - 1] if sweep % 2 == 0 else rows[y + 1]
-            places = {name: _centred(x, before) for x, name in enumerate(before)}
-            means = {
-                name: _mean([places[n] for n in links.get(name, ()) if n in places], x, rows[y])
-                for x, name in enumerate(rows[y])
-            }
+            places, means = _centred(before), _centred(rows[y])
+            for name in rows[y]:
+                near = [places[one] for one in links.get(name, ()) if one in places]
+                means[name] = sum(near) / len(near) if near else means[name]
             rows[y].sort(key=means.__getitem__)
 
 
-def _centred(x: int, row: Sequence[str]) -> float:
-    return x - (len(row) - 1) / 2
-
-
-def _mean(places: Sequence[float], x: int, row: Sequence[str]) -> float:
-    return sum(places) / len(places) if places else _centred(x, row)
+def _centred(row: Sequence[str]) -> dict[str, float]:
+    return {name: x - (len(row) - 1) / 2 for x, name in enumerate(row)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
 from itertools import pairwise
+from typing import NamedTuple
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.drawing.svg import Layout, Point, columns, layout, shortened
+from projections.drawing.svg import Layout, columns, layout, shortened
 
 #: Columns that a stage needs at least; in a narrower window the stages are listed.
 _LEAST, _MOST = 16, 34
@@ -33,26 +33,15 @@ SIGNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A piece of a line; ``status`` says in which colour, None for lines between."""
 
     text: str
     status: Status | None = None
 
 
-@dataclass(slots=True)
-class _Canvas:
-    """Joints by row and column."""
-
-    joints: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def mark(self, row: int, column: int, directions: int) -> None:
-        self.joints[row, column] = self.joints.get((row, column), 0) | directions
-
-    def line(self, row: int, width: int) -> str:
-        letters = (self.joints.get((row, column)) for column in range(width))
-        return "".join(_JOINTS[j] if j else " " for j in letters).rstrip()
+#: The directions that meet in a place, by row and column.
+_Canvas = Counter[tuple[int, int]]
 
 
 def drawn(state: Workflow, width: int) -> list[list[Part]]:
@@ -66,22 +55,25 @@ def drawn(state: Workflow, width: int) -> list[list[Part]]:
     for layer in range(places.height):
         lines.append(_row(state, places, layer, cell, canvas))
         if layer + 1 < places.height:
-            lines.append([Part(canvas.line(2 * layer + 1, width))])
+            lines.append([Part(_line(canvas, 2 * layer + 1, width))])
     return lines
+
+
+def _line(canvas: _Canvas, row: int, width: int) -> str:
+    letters = (canvas[row, column] for column in range(width))
+    return "".join(_JOINTS.get(joint, " ") for joint in letters).rstrip()
 
 
 def _row(state: Workflow, places: Layout, layer: int, cell: int, canvas: _Canvas) -> list[Part]:
     """Return the line of a layer: its stages, and the edges that pass between them."""
     here = sorted((x, id_) for id_, (x, y) in places.nodes.items() if y == layer)
-    passing = canvas.line(2 * layer, places.width * cell)
+    passing = _line(canvas, 2 * layer, places.width * cell)
     parts, end = [], 0
     for x, id_ in here:
         shown = _label(state.stages[id_], cell - 2)
         start = max(end, _centre(x, cell) - columns(shown) // 2)
-        parts += [
-            Part(passing[end:start].ljust(start - end)),
-            Part(shown, state.stages[id_].status),
-        ]
+        between = passing[end:start].ljust(start - end)
+        parts += [Part(between), Part(shown, state.stages[id_].status)]
         end = start + columns(shown)
     return [*parts, Part(passing[end:])]
 
@@ -98,27 +90,21 @@ def _edges(places: Layout, cell: int) -> _Canvas:
     """Lead each edge down through the lines between the layers, and past the stages of others."""
     canvas = _Canvas()
     for path in places.edges.values():
-        for one, other in pairwise(path):
-            _hop(canvas, one, other, cell)
+        for (x, y), (to_x, _) in pairwise(path):
+            row, start, end = 2 * int(y) + 1, _centre(x, cell), _centre(to_x, cell)
+            canvas[row, start] |= _UP
+            canvas[row, end] |= _DOWN
+            for column in range(min(start, end), max(start, end)):
+                canvas[row, column] |= _RIGHT
+                canvas[row, column + 1] |= _LEFT
         for x, y in path[1:-1]:
-            canvas.mark(2 * int(y), _centre(x, cell), _UP | _DOWN)
+            canvas[2 * int(y), _centre(x, cell)] |= _UP | _DOWN
     return canvas
-
-
-def _hop(canvas: _Canvas, one: Point, other: Point, cell: int) -> None:
-    row = 2 * int(one[1]) + 1
-    start, end = _centre(one[0], cell), _centre(other[0], cell)
-    canvas.mark(row, start, _UP)
-    canvas.mark(row, end, _DOWN)
-    step = 1 if end > start else -1
-    for column in range(start, end, step):
-        canvas.mark(row, column, _RIGHT if step > 0 else _LEFT)
-        canvas.mark(row, column + step, _LEFT if step > 0 else _RIGHT)
 
 
 def _listed(state: Workflow, places: Layout, width: int) -> list[list[Part]]:
     """Return the stages from top to bottom, each with what it needs."""
-    order: Sequence[str] = sorted(places.nodes, key=lambda id_: places.nodes[id_][::-1])
+    order = sorted(places.nodes, key=lambda id_: places.nodes[id_][::-1])
     lines = []
     for stage in (state.stages[id_] for id_ in order):
         needs = f"  ← {', '.join(stage.depends_on)}" if stage.depends_on else ""

@@ -1,15 +1,17 @@
-"""``svg``: the graph of the stages, coloured by status."""
+"""``svg`` and ``mermaid``: the graph of the stages, coloured by status."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.values import stage_number
 from projections.drawing import svg
 from projections.drawing.svg import Point, element, layout, shortened, text, title, wrapped
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
@@ -85,60 +87,54 @@ def _folded(fan: list[Stage], corner: Point) -> str:
     words = [f"{count} {status.value.replace('_', '-')}" for status, count in told]
     color = f"var(--{told[0][0].value})"
     name = f"{len(fan)} stages"
-    ids = shortened(f"{fan[0].id} to {fan[-1].id}", _NAME + 6)
+    ids = f"{fan[0].id} to {fan[-1].id}"
     counted = shortened(" · ".join(words), _NAME + 8)
     parts = [
-        title(f"{name}, {fan[0].id} to {fan[-1].id}: {', '.join(words)}"),
-        element("rect", x=x + 5, y=y + 5, width=_WIDTH, height=_HEIGHT, rx=8, class_="card",
-                stroke="var(--line)"),
-        element("rect", x=x, y=y, width=_WIDTH, height=_HEIGHT, rx=8, class_="card", stroke=color),
+        title(f"{name}, {ids}: {', '.join(words)}"),
+        _rectangle(x + 5, y + 5, "var(--line)"),
+        _rectangle(x, y, color),
         text(name, x=x + 16, y=y + 22, class_="name"),
-        text(ids, x=x + 16, y=y + 38, class_="note", fill="var(--soft)"),
+        text(shortened(ids, _NAME + 6), x=x + 16, y=y + 38, class_="note", fill="var(--soft)"),
         text(counted, x=x + 16, y=y + 54, class_="note", fill=color),
-    ]  # fmt: skip
+    ]
     left = x + 16.0
     for status, count in told:
         width = (_WIDTH - 32) * count / len(fan)
-        parts.append(element("rect", x=left, y=y + 62, width=width, height=6,
-                             fill=f"var(--{status.value})"))  # fmt: skip
+        fill = f"var(--{status.value})"
+        parts.append(element("rect", x=left, y=y + 62, width=width, height=6, fill=fill))
         left += width
     return element("g", "".join(parts), class_="stages", data_stages=str(len(fan)))
 
 
+def _rectangle(x: float, y: float, stroke: str, dashes: str | None = None) -> str:
+    size = {"width": _WIDTH, "height": _HEIGHT, "rx": 8}
+    return element("rect", x=x, y=y, **size, class_="card", stroke=stroke, stroke_dasharray=dashes)
+
+
 def _card(stage: Stage, corner: Point) -> str:
+    """Return one stage: its name in one line or two, and below it the id with the status."""
     x, y = corner
-    color = f"var(--{stage.status.value})"
-    dashed = "5 4" if stage.status.value in ("pending", "skipped") else None
-    parts = [
-        title(f"{stage.id} {stage.name}: {stage.status.value}"),
-        element(
-            "rect", x=x, y=y, width=_WIDTH, height=_HEIGHT, rx=8, class_="card",
-            stroke=color, stroke_dasharray=dashed,
-        ),
-        element("rect", x=x, y=y + 8, width=4, height=_HEIGHT - 16, fill=color),
-        *_label(stage, x + 16, y, color),
-    ]  # fmt: skip
-    return element("g", "".join(parts), class_="stage", data_stage=stage.id)
-
-
-def _label(stage: Stage, x: float, y: float, color: str) -> list[str]:
-    """Return the name in one line or two, and below it the id with the status."""
+    status, color = stage.status.value, f"var(--{stage.status.value})"
     lines = wrapped(stage.name, _NAME)
     top = y + (26 if len(lines) > 1 else 34)
-    names = [text(line, x=x, y=top + 17 * n, class_="name") for n, line in enumerate(lines)]
-    note = f"{stage.id} · {_status(stage)}"
-    return [*names, text(note, x=x, y=top + 17 * len(lines) + 3, class_="note", fill=color)]
-
-
-def _status(stage: Stage) -> str:
-    shown = stage.status.value.replace("_", "-")
-    return f"{shown} · retry {stage.retry_count}" if stage.retry_count else shown
+    names = [text(line, x=x + 16, y=top + 17 * n, class_="name") for n, line in enumerate(lines)]
+    retries = f" · retry {stage.retry_count}" if stage.retry_count else ""
+    note = f"{stage.id} · {status.replace('_', '-')}{retries}"
+    parts = [
+        title(f"{stage.id} {stage.name}: {status}"),
+        _rectangle(x, y, color, "5 4" if status in ("pending", "skipped") else None),
+        element("rect", x=x, y=y + 8, width=4, height=_HEIGHT - 16, fill=color),
+        *names,
+        text(note, x=x + 16, y=top + 17 * len(lines) + 3, class_="note", fill=color),
+    ]
+    return element("g", "".join(parts), class_="stage", data_stage=stage.id)
 
 
 def _edge(points: Sequence[Point]) -> str:
     """Return a curve from the foot of a card to the head of another."""
-    ways = [_middle(point) for point in points]
-    (x, y), *rest = ways
+    across, down = _WIDTH + _ACROSS, _HEIGHT + _DOWN
+    begin = _MARGIN + _WIDTH / 2, _MARGIN + _HEIGHT / 2
+    (x, y), *rest = [(begin[0] + x * across, begin[1] + y * down) for x, y in points]
     y += _HEIGHT / 2
     path = [f"M{x:g} {y:g}"]
     for number, (to_x, to_y) in enumerate(rest, 1):
@@ -153,9 +149,33 @@ def _edge(points: Sequence[Point]) -> str:
     return element("path", class_="edge", d="".join(path)) + element("path", class_="tip", d=tip)
 
 
-def _middle(point: Point) -> Point:
-    x, y = point
-    return (
-        _MARGIN + x * (_WIDTH + _ACROSS) + _WIDTH / 2,
-        _MARGIN + y * (_HEIGHT + _DOWN) + _HEIGHT / 2,
-    )
+#: What Mermaid would take for its own syntax inside a quoted label, as its entities.
+_ENTITIES = {ord(letter): f"#{ord(letter)};" for letter in '#;"<>&`\\{}[]|'}
+
+
+def mermaid(source: ExportSource) -> Iterator[str]:
+    """Yield the flowchart of the state at the source's end, a line at a time."""
+    state = source.state()
+    yield "flowchart TD\n"
+    for stage in state.stages.values():
+        status, label = stage.status.value, f"{_words(stage.id)} {_words(stage.name)}"
+        yield f'    {_node(stage.id)}["{label}<br/>{status}"]:::{status}\n'
+    for stage in state.stages.values():
+        for needed in stage.depends_on:
+            yield f"    {_node(needed)} --> {_node(stage.id)}\n"
+    for status in Status:
+        color = svg.light(status.value)
+        yield f"    classDef {status.value} fill:#ffffff,stroke:{color},color:{color}\n"
+
+
+def _node(stage: str) -> str:
+    """Return the stage's name in Mermaid, which has words of its own, and no hyphens in names."""
+    if stage_number(stage) is not None:
+        return stage.replace("-", "_")
+    plain = re.sub(r"[^A-Za-wyz0-9-]", lambda found: f"x{ord(found[0]):x}", stage)
+    return f"s_{plain.replace('-', '_')}"
+
+
+def _words(text: str) -> str:
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(shown.split()).translate(_ENTITIES)

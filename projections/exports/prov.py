@@ -14,7 +14,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, Told, provenance
 from projections.words.text import quoted, workflow_uri
 
@@ -71,31 +71,24 @@ class _Writer:
 
     def _run(self, run: Run) -> None:
         activity = f"wf:run.{quoted(run.id)}"
-        more = {
-            "prov:label": f"{run.name} ({run.id})",
-            "wfctl:stage": run.stage,
-            "wfctl:host": run.host,
-            "wfctl:error": run.error,
-            "wfctl:completed": run.completed,
-        }
-        self._thing("activity", activity, {**_times(run.start, run.end), **more})
+        about = {**_times(run.start, run.end), "prov:label": f"{run.name} ({run.id})"}
+        for name in ("stage", "host", "error", "completed"):
+            about[f"wfctl:{name}"] = getattr(run, name)
+        self._thing("activity", activity, about)
         self._relate("used", activity=activity, entity=self._version(run.plan))
         for file in run.inputs:
             self._relate("used", activity=activity, entity=self._file(file))
         for file in run.outputs:
             self._relate("wasGeneratedBy", entity=self._file(file), activity=activity)
         if run.actor is not None:
-            agent = self._agent(run.actor)
-            self._relate("wasAssociatedWith", activity=activity, agent=agent)
+            self._relate("wasAssociatedWith", activity=activity, agent=self._agent(run.actor))
 
     def _change(self, change: PlanChange) -> None:
         activity = f"wf:{quoted(change.id)}"
-        more = {
-            "prov:label": f"{change.id} {change.kind}: {change.description}",
-            "wfctl:stage": change.stage,
-            "wfctl:decision": change.status,
-        }
-        self._thing("activity", activity, {**_times(change.proposed_at, change.decided_at), **more})
+        about = _times(change.proposed_at, change.decided_at)
+        about["prov:label"] = f"{change.id} {change.kind}: {change.description}"
+        about |= {"wfctl:stage": change.stage, "wfctl:decision": change.status}
+        self._thing("activity", activity, about)
         for actor, role in ((change.proposer, "proposer"), (change.decider, change.status)):
             if actor is not None:
                 given = {"activity": activity, "agent": self._agent(actor)}
@@ -103,22 +96,16 @@ class _Writer:
         if change.version is not None:
             before, self._plan = self._plan, self._version(change.version)
             self._relate("wasGeneratedBy", entity=self._plan, activity=activity)
-            self._relate(
-                "wasDerivedFrom", generatedEntity=self._plan, usedEntity=before, activity=activity,
-                kind="prov:Revision",
-            )  # fmt: skip
+            ends = {"generatedEntity": self._plan, "usedEntity": before, "activity": activity}
+            self._relate("wasDerivedFrom", kind="prov:Revision", **ends)
 
     def _version(self, number: int) -> str:
         label = {"prov:type": _name("prov:Plan"), "prov:label": f"plan version {number}"}
         return self._thing("entity", f"wf:plan.{number}", label)
 
     def _file(self, file: File) -> str:
-        about = {
-            "prov:label": file.path,
-            "wfctl:path": file.path,
-            "wfctl:bytes": file.size,
-            "wfctl:sha256": file.sha256,
-        }
+        about: dict[str, Any] = {"prov:label": file.path, "wfctl:path": file.path}
+        about |= {"wfctl:bytes": file.size, "wfctl:sha256": file.sha256}
         return self._thing("entity", f"wf:file.{quoted(file.path)}.{file.sha256[:16]}", about)
 
     def _agent(self, actor: Actor) -> str:

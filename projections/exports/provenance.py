@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.exports.plain import Steps, amended_by
+from lifecycle.state.workflow import Amendment, Workflow
+from projections.exports.formats import Steps, amended_by
 from projections.words.amendments import told
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """A file as it was: path in the root, bytes, SHA-256 in hex."""
 
     path: str
@@ -28,7 +27,7 @@ class File:
 
 @dataclass(slots=True)
 class Run:
-    """One attempt of a stage; ``attempt`` is None where an imported state tells of the run alone.
+    """One attempt of a stage; ``attempt`` is None if an imported state tells of the run alone.
 
     ``start`` and ``end`` are ISO 8601 with an offset. ``plan`` is the workflow's version then.
     """
@@ -69,8 +68,7 @@ class PlanChange:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(NamedTuple):
     """The workflow's first event."""
 
     at: str
@@ -82,62 +80,63 @@ Told = Beginning | Run | PlanChange
 
 def provenance(steps: Steps) -> Iterator[Told]:
     """Yield the beginning, then each run and change once it is over, then those that are not."""
-    fold = _Provenance()
+    runs: dict[str, Run] = {}
+    changes: dict[str, PlanChange] = {}
     state: Workflow | None = None
     for event, state in steps:
         if event.version == 1:
             yield Beginning(event.occurred_at, event.actor)
-        yield from fold.add(event, state)
-    if state is not None:
-        yield from fold.rest(state)
+        if amended := amended_by(event, state):
+            yield from _changed(changes, event, *amended)
+        elif event.data.get("stage") in runs or event.type == "attempt.started":
+            yield from _ran(runs, event, state)
+    yield from runs.values()
+    yield from changes.values()
+    if state is None:
+        return
+    for stage in state.stages.values():
+        if stage.status is Status.COMPLETED and not stage.attempts:
+            # Only a file tells of this run: that there was one, and perhaps when.
+            start, end = _instant(stage.started_at), _instant(stage.completed_at)
+            yield Run(stage.id, stage.name, None, state.version, start, end, completed=True)
 
 
-class _Provenance:
-    def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
-        self._changes: dict[str, PlanChange] = {}
+def _ran(runs: dict[str, Run], event: RecordedEvent, state: Workflow) -> Iterator[Run]:
+    """Take in an event of a stage; yield the run that it ends."""
+    stage = event.data["stage"]
+    run, error = runs.get(stage), None
+    if event.type == "attempt.started":
+        runs[stage] = _begun(event, state)
+        error = "it was lost"
+    elif run is not None and event.type == "stage.computed":
+        run.end = event.occurred_at
+        return
+    elif run is not None and event.type == "stage.completed":
+        run.outputs = _files(event.data.get("outputs"))
+        del runs[stage]
+    elif event.type == "stage.failed":
+        error = event.data["error"]
+        del runs[stage]
+    else:
+        return
+    if run is not None:
+        run.end = run.end or event.occurred_at
+        run.completed, run.error = error is None, error
+        yield run
 
-    def add(self, event: RecordedEvent, state: Workflow) -> Iterator[Told]:
-        match event.type:
-            case "attempt.started":
-                yield from self._close(event.data["stage"], event.occurred_at, "it was lost")
-                self._runs[event.data["stage"]] = _begun(event, state)
-            case "stage.computed" if event.data["stage"] in self._runs:
-                self._runs[event.data["stage"]].end = event.occurred_at
-            case "stage.completed" if event.data["stage"] in self._runs:
-                self._runs[event.data["stage"]].outputs = _files(event.data.get("outputs"))
-                yield from self._close(event.data["stage"], event.occurred_at, None)
-            case "stage.failed":
-                yield from self._close(event.data["stage"], event.occurred_at, event.data["error"])
-            case _ if amended := amended_by(event, state):
-                yield from self._change(event, *amended)
 
-    def _close(self, stage: str, at: str, error: str | None) -> Iterator[Run]:
-        run = self._runs.pop(stage, None)
-        if run is not None:
-            run.end = run.end or at
-            run.completed, run.error = error is None, error
-            yield run
-
-    def _change(
-        self, event: RecordedEvent, amendment: Amendment, is_new: bool
-    ) -> Iterator[PlanChange]:
-        at, actor, of = event.occurred_at, event.actor, amendment
-        if is_new:
-            change = PlanChange(of.id, of.kind, of.stage, told(of), at, actor)
-            self._changes.setdefault(of.id, change)
-        elif of.id in self._changes:
-            change = self._changes.pop(of.id)
-            change.status, change.version = of.status, of.version
-            change.decided_at, change.decider = at, actor
-            yield change
-
-    def rest(self, state: Workflow) -> Iterator[Told]:
-        yield from self._runs.values()
-        yield from self._changes.values()
-        for stage in state.stages.values():
-            if stage.status is Status.COMPLETED and not stage.attempts:
-                yield _imported(stage, state)
+def _changed(
+    changes: dict[str, PlanChange], event: RecordedEvent, of: Amendment, is_new: bool
+) -> Iterator[PlanChange]:
+    at, actor = event.occurred_at, event.actor
+    if is_new:
+        change = PlanChange(of.id, of.kind, of.stage, told(of), at, actor)
+        changes.setdefault(of.id, change)
+    elif of.id in changes:
+        change = changes.pop(of.id)
+        change.status, change.version = of.status, of.version
+        change.decided_at, change.decider = at, actor
+        yield change
 
 
 def _begun(event: RecordedEvent, state: Workflow) -> Run:
@@ -155,17 +154,11 @@ def _begun(event: RecordedEvent, state: Workflow) -> Run:
     )
 
 
-def _imported(stage: Stage, state: Workflow) -> Run:
-    """Return the run that only a file tells of: that there was one, and perhaps when."""
-    start, end = instant(stage.started_at), instant(stage.completed_at)
-    return Run(stage.id, stage.name, None, state.version, start, end, completed=True)
-
-
 def _files(digests: list[dict[str, Any]] | None) -> list[File]:
     return [File(d["path"], d["size"], d["sha256"]) for d in digests or []]
 
 
-def instant(moment: str | None) -> str | None:
+def _instant(moment: str | None) -> str | None:
     """Return a time that has an offset, None for one that was typed without."""
     try:
         found = datetime.fromisoformat(moment or "")

@@ -15,7 +15,7 @@ from mimetypes import MimeTypes
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, provenance
 from projections.files.state_document import FILE_NAME
 from projections.words.text import quoted, workflow_uri
@@ -50,12 +50,16 @@ Entity = dict[str, Any]
 
 
 def export(source: ExportSource) -> Iterator[str]:
-    """Yield the crate's metadata, entity by entity, the root last."""
-    crate = _Crate(source)
+    """Yield the crate's metadata, entity by entity, the root last.
+
+    As RO-Crate writes it: without what is unknown, and a list of one as the one.
+    """
     before = "["
     yield f'{{"@context": {json.dumps(_CONTEXT)}, "@graph": '
-    for entity in crate.entities():
-        yield f"{before}\n{json.dumps(_compact(entity), ensure_ascii=False)}"
+    for entity in _Crate(source).entities():
+        known = {key: value for key, value in entity.items() if value not in (None, [], {})}
+        compact = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in known.items()}
+        yield f"{before}\n{json.dumps(compact, ensure_ascii=False)}"
         before = ","
     yield "\n]}\n"
 
@@ -68,16 +72,16 @@ class _Crate:
         self._state = source.state()
         self._places = {id_: str(n) for n, id_ in enumerate(self._state.stages, 1)}
         self._known: set[str] = set()
-        self._parts: list[str] = []
-        self._mentions: list[str] = []
-        self._tools: list[str] = []
-        self._steps: list[str] = []
-        self._controls: list[str] = []
+        self._listed: dict[str, list[Entity]] = {
+            name: [] for name in ("parts", "mentions", "tools", "steps", "controls")
+        }
         self._began = ""
 
     def entities(self) -> Iterator[Entity]:
         """Yield all entities."""
-        yield _descriptor()
+        conforms = ["https://w3id.org/ro/crate/1.1", list(_PROFILES)[-1]]
+        about = {"about": _ref("./"), "conformsTo": list(map(_ref, conforms))}
+        yield {"@id": FILE, "@type": "CreativeWork", **about}
         for told in provenance(self._source.steps()):
             match told:
                 case Beginning():
@@ -87,22 +91,31 @@ class _Crate:
                 case PlanChange():
                     yield from self._change(told)
         yield from self._whole()
+        yield from self._root()
+
+    def _is_new(self, id_: str, *lists: str) -> bool:
+        """Whether a thing was not told of yet; it is from now on, and listed."""
+        if id_ in self._known:
+            return False
+        self._known.add(id_)
+        for name in lists:
+            self._listed[name].append(_ref(id_))
+        return True
 
     def _beginning(self, told: Beginning) -> Iterator[Entity]:
         self._began = told.at
-        self._mentions.append("#beginning")
+        self._is_new("#beginning", "mentions")
         yield from self._agent(told.actor)
-        yield {
-            "@id": "#beginning",
-            "@type": "CreateAction",
-            "name": f"beginning of {self._state.id}",
-            "instrument": _ref(_ENGINE),
-            "result": _ref(FILE_NAME),
-            "startTime": _time(told.at),
-            "endTime": _time(told.at),
-            "actionStatus": _COMPLETED,
+        yield _entity(
+            "#beginning",
+            "CreateAction",
+            f"beginning of {self._state.id}",
+            instrument=_ref(_ENGINE),
+            result=_ref(FILE_NAME),
+            **_when(told.at, told.at),
+            actionStatus=_COMPLETED,
             **_by(told.actor),
-        }
+        )
 
     def _run(self, run: Run) -> Iterator[Entity]:
         yield from self._tool(run)
@@ -112,176 +125,135 @@ class _Crate:
         yield from self._agent(run.actor)
         for file in (*run.inputs, *run.outputs):
             yield from self._file(file)
-        self._mentions.append(action)
-        yield {
-            "@id": action,
-            "@type": "CreateAction",
-            "name": f"{run.name}: {run.attempt or 'run'}",
-            "description": f"{run.id} of {self._state.id}, by version {run.plan} of its plan"
-            + (f", on {run.host}" if run.host else ""),
-            "instrument": _ref(self._tool_id(run.stage)),
-            "startTime": _time(run.start),
-            "endTime": _time(run.end),
-            "object": [*map(_content, run.inputs), *(_ref(p["@id"]) for p in parameters)],
-            "result": [_content(file) for file in run.outputs],
-            "actionStatus": {None: None, True: _COMPLETED, False: _FAILED}[run.completed],
-            "error": run.error,
+        self._is_new(action, "mentions")
+        on = f", on {run.host}" if run.host else ""
+        yield _entity(
+            action,
+            "CreateAction",
+            f"{run.name}: {run.attempt or 'run'}",
+            description=f"{run.id} of {self._state.id}, by version {run.plan} of its plan{on}",
+            instrument=_ref(self._tool_id(run.stage)),
+            **_when(run.start, run.end),
+            object=[*map(_content, run.inputs), *(_ref(p["@id"]) for p in parameters)],
+            result=[_content(file) for file in run.outputs],
+            actionStatus={None: None, True: _COMPLETED, False: _FAILED}[run.completed],
+            error=run.error,
             **_by(run.actor),
-        }
-        self._controls.append(control)
-        yield {
-            "@id": control,
-            "@type": "ControlAction",
-            "name": f"orchestration of {run.id}",
-            "instrument": _ref(f"#step-{run.stage}"),
-            "object": _ref(action),
-        }
+        )
+        self._is_new(control, "controls")
+        by, of = {"instrument": _ref(f"#step-{run.stage}")}, {"object": _ref(action)}
+        yield _entity(control, "ControlAction", f"orchestration of {run.id}", **by, **of)
 
     def _tool(self, run: Run) -> Iterator[Entity]:
         """What a stage runs: its command line, with the name that people gave it."""
         tool, step = self._tool_id(run.stage), f"#step-{run.stage}"
-        if tool in self._known:
-            return
-        self._known.add(tool)
-        self._tools.append(tool)
-        self._steps.append(step)
-        command = run.parameters.get("command")
-        yield {
-            "@id": tool,
-            "@type": "SoftwareApplication",
-            "name": run.name,
-            "description": f"command: {command}" if isinstance(command, str) else None,
-        }
-        yield {
-            "@id": step,
-            "@type": "HowToStep",
-            "name": run.name,
-            "position": self._places.get(run.stage),
-            "workExample": _ref(tool),
-        }
+        if self._is_new(tool, "tools"):
+            self._is_new(step, "steps")
+            command = run.parameters.get("command")
+            said = f"command: {command}" if isinstance(command, str) else None
+            yield _entity(tool, "SoftwareApplication", run.name, description=said)
+            place = self._places.get(run.stage)
+            yield _entity(step, "HowToStep", run.name, position=place, workExample=_ref(tool))
 
     def _tool_id(self, stage: str) -> str:
         return f"{workflow_uri(self._state.id)}:{stage}"
 
     def _file(self, file: File) -> Iterator[Entity]:
         id_ = _content(file)["@id"]
-        if id_ in self._known:
-            return
-        self._known.add(id_)
-        self._parts.append(id_)
-        yield {
-            "@id": id_,
-            "@type": "File",
-            "name": file.path,
-            "contentSize": str(file.size),
-            "sha256": file.sha256,
-            "encodingFormat": _MEDIA.guess_type(file.path)[0],
-        }
+        if self._is_new(id_, "parts"):
+            size, kind = str(file.size), _MEDIA.guess_type(file.path)[0]
+            about = {"contentSize": size, "sha256": file.sha256, "encodingFormat": kind}
+            yield _entity(id_, "File", file.path, **about)
 
     def _change(self, change: PlanChange) -> Iterator[Entity]:
         yield from self._agent(change.decider)
         kind, status = _CHANGES[change.status]
-        id_ = f"#{quoted(change.id)}"
-        self._mentions.append(id_)
-        yield {
-            "@id": id_,
-            "@type": kind,
-            "name": f"{change.id}: {change.kind} of {change.stage or 'the workflow'}",
-            "description": change.description,
-            "instrument": _ref(_ENGINE) if change.status == "approved" else None,
-            "object": _ref(FILE_NAME),
-            "result": _ref(FILE_NAME) if change.status == "approved" else None,
-            "startTime": _time(change.proposed_at),
-            "endTime": _time(change.decided_at),
-            "actionStatus": status,
+        id_, is_approved = f"#{quoted(change.id)}", change.status == "approved"
+        self._is_new(id_, "mentions")
+        yield _entity(
+            id_,
+            kind,
+            f"{change.id}: {change.kind} of {change.stage or 'the workflow'}",
+            description=change.description,
+            instrument=_ref(_ENGINE) if is_approved else None,
+            object=_ref(FILE_NAME),
+            result=_ref(FILE_NAME) if is_approved else None,
+            **_when(change.proposed_at, change.decided_at),
+            actionStatus=status,
             **_by(change.decider),
-        }
+        )
 
     def _agent(self, actor: Actor | None) -> Iterator[Entity]:
-        """Tell of whoever acted, where nobody did before."""
-        if actor is None or _agent_id(actor) in self._known:
-            return
-        self._known.add(_agent_id(actor))
-        yield {
-            "@id": _agent_id(actor),
-            "@type": "Person" if actor.kind == "user" else "SoftwareApplication",
-            "name": str(actor),
-        }
+        """Tell of whoever acted, if nobody did before."""
+        if actor is not None and self._is_new(_agent_id(actor)):
+            kind = "Person" if actor.kind == "user" else "SoftwareApplication"
+            yield _entity(_agent_id(actor), kind, str(actor))
 
     def _whole(self) -> Iterator[Entity]:
-        """Yield the workflow, its run, and the root that lists all."""
-        state = self._state
-        yield {"@id": _ENGINE, "@type": "SoftwareApplication", "name": "wfctl"}
-        yield {"@id": _LANGUAGE, "@type": "ComputerLanguage", "name": "staged workflow"}
-        yield {
-            "@id": FILE_NAME,
-            "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
-            "name": state.id,
-            "description": state.purpose,
-            "encodingFormat": "application/json",
-            "programmingLanguage": _ref(_LANGUAGE),
-            "version": str(state.version),
-            # Where no stage has run the engine is all that has.
-            "hasPart": list(map(_ref, self._tools or [_ENGINE])),
-            "step": list(map(_ref, self._steps)),
-        }
-        yield from self._orchestration()
-        stated = self._source.license or _NO_LICENSE
-        yield {"@id": self._license_id(), "@type": "CreativeWork", "name": stated}
-        for id_, name in _PROFILES.items():
-            version = id_.rpartition("/")[2]
-            yield {"@id": id_, "@type": "CreativeWork", "name": name, "version": version}
-        yield {
-            "@id": "./",
-            "@type": "Dataset",
-            "name": state.id,
-            "description": state.purpose or f"The staged workflow {state.id}",
-            "datePublished": state.updated[:10],
-            "license": _ref(self._license_id()),
-            "conformsTo": list(map(_ref, _PROFILES)),
-            "mainEntity": _ref(FILE_NAME),
-            "hasPart": [_ref(FILE_NAME), *map(_ref, self._parts)],
-            "mentions": list(map(_ref, self._mentions)),
-        }
-
-    def _orchestration(self) -> Iterator[Entity]:
-        """The run of the whole, and the engine's part in it where any stage ran."""
-        state = self._state
+        """Yield the workflow, its run, and the engine's part in it if any stage ran."""
+        state, controls = self._state, self._listed["controls"]
+        yield _entity(_ENGINE, "SoftwareApplication", "wfctl")
+        yield _entity(_LANGUAGE, "ComputerLanguage", "staged workflow")
+        yield _entity(
+            FILE_NAME,
+            ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
+            state.id,
+            description=state.purpose,
+            encodingFormat="application/json",
+            programmingLanguage=_ref(_LANGUAGE),
+            version=str(state.version),
+            # If no stage has run the engine is all that has.
+            hasPart=self._listed["tools"] or [_ref(_ENGINE)],
+            step=self._listed["steps"],
+        )
         done = state.workflow_status == "completed"
-        self._mentions.append(_RUN)
-        yield {
-            "@id": _RUN,
-            "@type": "CreateAction",
-            "name": f"run of {state.id}",
-            "description": state.purpose,
-            "instrument": _ref(FILE_NAME),
-            "startTime": _time(self._began),
-            "endTime": _time(state.updated) if done else None,
-            "actionStatus": _COMPLETED if done else None,
-        }
-        if self._controls:
-            self._mentions.append("#orchestration")
-            yield {
-                "@id": "#orchestration",
-                "@type": "OrganizeAction",
-                "name": f"orchestration of {state.id}",
-                "instrument": _ref(_ENGINE),
-                "object": list(map(_ref, self._controls)),
-                "result": _ref(_RUN),
-            }
+        self._is_new(_RUN, "mentions")
+        yield _entity(
+            _RUN,
+            "CreateAction",
+            f"run of {state.id}",
+            description=state.purpose,
+            instrument=_ref(FILE_NAME),
+            **_when(self._began, state.updated if done else None),
+            actionStatus=_COMPLETED if done else None,
+        )
+        if controls and self._is_new("#orchestration", "mentions"):
+            of = {"instrument": _ref(_ENGINE), "object": controls, "result": _ref(_RUN)}
+            name = f"orchestration of {state.id}"
+            yield _entity("#orchestration", "OrganizeAction", name, **of)
 
-    def _license_id(self) -> str:
-        stated = self._source.license
-        return stated if stated is not None and "://" in stated else "#license"
+    def _root(self) -> Iterator[Entity]:
+        """Yield the licence and the profiles, and last the root, which lists all."""
+        state, stated = self._state, self._source.license
+        license_ = stated if stated is not None and "://" in stated else "#license"
+        yield _entity(license_, "CreativeWork", stated or _NO_LICENSE)
+        for id_, name in _PROFILES.items():
+            yield _entity(id_, "CreativeWork", name, version=id_.rpartition("/")[2])
+        yield _entity(
+            "./",
+            "Dataset",
+            state.id,
+            description=state.purpose or f"The staged workflow {state.id}",
+            datePublished=state.updated[:10],
+            license=_ref(license_),
+            conformsTo=list(map(_ref, _PROFILES)),
+            mainEntity=_ref(FILE_NAME),
+            hasPart=[_ref(FILE_NAME), *self._listed["parts"]],
+            mentions=self._listed["mentions"],
+        )
 
 
-def _descriptor() -> Entity:
-    conforms = ["https://w3id.org/ro/crate/1.1", list(_PROFILES)[-1]]
+def _entity(id_: str, type_: str | list[str], name: str, **more: Any) -> Entity:
+    return {"@id": id_, "@type": type_, "name": name, **more}
+
+
+def _when(start: str | None, end: str | None) -> Entity:
+    """Return times with milliseconds and an offset in digits: the form that the profiles want."""
+    both = {"startTime": start, "endTime": end}
     return {
-        "@id": FILE,
-        "@type": "CreativeWork",
-        "about": _ref("./"),
-        "conformsTo": list(map(_ref, conforms)),
+        name: datetime.fromisoformat(moment).isoformat(timespec="milliseconds")
+        for name, moment in both.items()
+        if moment
     }
 
 
@@ -289,12 +261,8 @@ def _parameters(run: Run) -> Iterator[Entity]:
     """Yield the values that the stage had when the attempt began."""
     for name, value in run.parameters.items():
         shown = value if isinstance(value, str | int | float) else json.dumps(value, sort_keys=True)
-        yield {
-            "@id": f"#parameter-{quoted(run.id)}-{quoted(name)}",
-            "@type": "PropertyValue",
-            "name": name,
-            "value": shown,
-        }
+        id_ = f"#parameter-{quoted(run.id)}-{quoted(name)}"
+        yield _entity(id_, "PropertyValue", name, value=shown)
 
 
 def _agent_id(actor: Actor) -> str:
@@ -306,17 +274,6 @@ def _by(actor: Actor | None) -> Entity:
     if actor is None:
         return {}
     return {"agent" if actor.kind == "user" else "participant": _ref(_agent_id(actor))}
-
-
-def _time(moment: str | None) -> str | None:
-    """Return a time with milliseconds and an offset in digits: the form that the profiles want."""
-    return datetime.fromisoformat(moment).isoformat(timespec="milliseconds") if moment else None
-
-
-def _compact(entity: Entity) -> Entity:
-    """Return an entity without what is unknown, a list of one as the one: as RO-Crate writes it."""
-    known = {key: value for key, value in entity.items() if value not in (None, [], {})}
-    return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in known.items()}
 
 
 def _content(file: File) -> dict[str, str]:

@@ -12,9 +12,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from eventstore.event import RecordedEvent
-from lifecycle.state.workflow import Stage
-from projections.exports.plain import ExportSource
+from projections.exports.formats import ExportSource
 from projections.words.text import inert, seconds, shown
 
 _OF_ATTEMPT = ("outcome", "exit_code", "host", "started_at", "ended_at")
@@ -50,24 +48,13 @@ def _rows(source: ExportSource) -> list[Row]:
         if event.type == "attempt.started":
             key = stage.id, str(event.data["attempt"])
             found[key] = {f"parameters.{name}": value for name, value in stage.parameters.items()}
-        _look_again(found, stage)
-        if event.type == "stage.completed":
-            _complete(found, stage, event)
+        for attempt in stage.attempts:
+            row = found.setdefault((stage.id, attempt.id), {})
+            row |= {name: getattr(attempt, name) for name in _OF_ATTEMPT}
+            row |= {"stage": stage.id, "name": stage.name, "attempt": attempt.id}
+            row["seconds"] = seconds(attempt.started_at, attempt.ended_at)
+            row.setdefault("verified", False)
+        if event.type == "stage.completed" and stage.attempt is not None:
+            outputs = {one["path"]: one["sha256"] for one in event.data.get("outputs") or []}
+            found[stage.id, stage.attempt.id] |= {"verified": True, "outputs": outputs}
     return [{name: row.get(name) for name in HEAD} | row for row in found.values()]
-
-
-def _look_again(found: dict[tuple[str, str], Row], stage: Stage) -> None:
-    for attempt in stage.attempts:
-        row = found.setdefault((stage.id, attempt.id), {})
-        row |= {name: getattr(attempt, name) for name in _OF_ATTEMPT}
-        row |= {"stage": stage.id, "name": stage.name, "attempt": attempt.id}
-        row["seconds"] = seconds(attempt.started_at, attempt.ended_at)
-        row.setdefault("verified", False)
-
-
-def _complete(found: dict[tuple[str, str], Row], stage: Stage, event: RecordedEvent) -> None:
-    newest = stage.attempt
-    row = found.get((stage.id, newest.id)) if newest is not None else None
-    if row is not None:
-        outputs = event.data.get("outputs") or []
-        row |= {"verified": True, "outputs": {one["path"]: one["sha256"] for one in outputs}}

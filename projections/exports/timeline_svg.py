@@ -1,14 +1,181 @@
-"""``timeline``: who waited for what, as a Gantt chart of the stages."""
+"""``timeline``: who waited for what, as a Gantt chart: phases of each stage, and marked moments.
+
+Times are ``occurred_at``. If somebody else's history runs backwards, a phase begins no earlier
+than the one before it did.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
+from eventstore.event import RecordedEvent
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.drawing import svg
 from projections.drawing.svg import element, shortened, text, title
-from projections.exports.plain import ExportSource
-from projections.exports.spans import Span, SpanMark, Spans, spans
+from projections.exports.formats import ExportSource, amended_by, touched
+from projections.history.checkpoint import jobs_seen
+from projections.words.amendments import told
+
+#: Status → what the stage does in it; other statuses are no phase.
+_PHASE_OF = {
+    Status.READY: "queue",
+    Status.PREPARING: "compute",
+    Status.RUNNING: "compute",
+    Status.POST_PROCESSING: "verify",
+}
+#: Events after which stages may be there, or be called, as they were not before.
+_DEFINING = ("workflow.", "state.", "amendment.")
+
+
+@dataclass(slots=True)
+class Span:
+    """A phase: queue, compute, verify or person. ``end`` is None while it lasts."""
+
+    stage: str | None
+    phase: str
+    start: str
+    end: str | None = None
+
+
+class SpanMark(NamedTuple):
+    """A moment: failed, completed, proposed, approved or rejected."""
+
+    stage: str | None
+    kind: str
+    at: str
+    label: str
+
+
+@dataclass(slots=True)
+class Spans:
+    """All phases and marks of a workflow, from ``first`` to ``last``."""
+
+    first: str = ""
+    last: str = ""
+    spans: list[Span] = field(default_factory=list)
+    marks: list[SpanMark] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+class SpanFold:
+    """What the events say of the stages' time, taken in one by one."""
+
+    def __init__(self) -> None:
+        self.found = Spans()
+        self._open: dict[str, Span] = {}
+        self._pending: dict[str, Span] = {}
+        self._status: dict[str, Status] = {}
+
+    def add(self, event: RecordedEvent, state: Workflow) -> None:
+        """Take in an event and the state after it."""
+        found, at = self.found, event.occurred_at
+        found.first = min(found.first or at, at)
+        found.last = max(found.last, at)
+        for stage in (state.stages[id_] for id_ in touched(event, state)):
+            before = self._status.get(stage.id)
+            if stage.status is before:
+                continue
+            self._status[stage.id] = stage.status
+            if stage.status is Status.FAILED:
+                self._mark(stage.id, "failed", at, stage.last_error or "failed")
+            elif stage.status is Status.COMPLETED and before is not None:
+                self._mark(stage.id, "completed", at, "completed")
+            self._change(stage.id, _PHASE_OF.get(stage.status), at)
+        if event.type == "attempt.observed":
+            self._observed(event, at)
+        if amended := amended_by(event, state):
+            self._amendment(*amended, at)
+        if event.type.startswith(_DEFINING):
+            found.names = {stage.id: stage.name for stage in state.stages.values()}
+
+    def _change(self, id_: str, phase: str | None, at: str) -> None:
+        """End the phase of a stage and begin another, unless it goes on."""
+        now = self._open.get(id_)
+        if now is not None and now.phase == phase:
+            return
+        if now is not None:
+            now.end = max(now.start, at)
+            del self._open[id_]
+        if phase is not None:
+            began = max(at, now.end) if now is not None and now.end is not None else at
+            self._open[id_] = Span(id_, phase, began)
+            self.found.spans.append(self._open[id_])
+
+    def _observed(self, event: RecordedEvent, at: str) -> None:
+        """A job that its scheduler holds back is in the queue, whatever its stage is called."""
+        jobs = jobs_seen(event)
+        now = self._open.get(event.data["stage"])
+        if now is None or now.phase == "verify" or not all("started" in job for job in jobs):
+            return
+        if jobs and event.data["action"] == "wait":
+            started = any(job["started"] for job in jobs)
+            self._change(event.data["stage"], "compute" if started else "queue", at)
+
+    def _amendment(self, amendment: Amendment, is_new: bool, at: str) -> None:
+        id_ = amendment.id
+        waited = self._pending.get(id_)
+        if is_new and waited is None:
+            self._pending[id_] = Span(amendment.stage, "person", at)
+            self.found.spans.append(self._pending[id_])
+            self._mark(amendment.stage, "proposed", at, f"{id_} proposed: {told(amendment)}")
+        elif not is_new and waited is not None and waited.end is None:
+            waited.end = max(waited.start, at)
+            label = f"{id_} {amendment.status}: {told(amendment)}"
+            self._mark(amendment.stage, amendment.status, at, label)
+
+    def _mark(self, stage: str | None, kind: str, at: str, label: str) -> None:
+        self.found.marks.append(SpanMark(stage, kind, at, " ".join(label.split())[:200]))
+
+
+#: Attempts of all stages, and amendments.
+_ATTEMPTS, _AMENDMENTS = 600, 200
+
+
+def state_spans(state: Workflow) -> Spans:
+    """Return phases and marks; a time that somebody typed in an imported file is left out."""
+    found = Spans(first=state.created, last=state.updated)
+    found.names = {stage.id: stage.name for stage in state.stages.values()}
+    most = max(_ATTEMPTS // max(len(state.stages), 1), 2)
+    for stage in state.stages.values():
+        _add(found, stage, most)
+    for one in list(state.amendments.values())[-_AMENDMENTS:]:
+        found.spans.append(Span(one.stage, "person", one.proposed_at, one.decided_at))
+    found.spans = [span for span in found.spans if _is_time(span.start) and _is_time(span.end)]
+    found.marks = [mark for mark in found.marks if _is_time(mark.at)]
+    times = [time for span in found.spans for time in (span.start, span.end) if time]
+    if not _is_time(found.first) or not _is_time(found.last):
+        found.first = found.last = state.created if _is_time(state.created) else _NEVER
+    found.first, found.last = min([found.first, *times]), max([found.last, *times])
+    return found
+
+
+_NEVER = "1970-01-01T00:00:00.000000Z"
+
+
+def _is_time(text: str | None) -> bool:
+    """Whether it is a time of the log, which is compared by its letters."""
+    return text is None or (len(text) == len(_NEVER) and text.endswith("Z"))
+
+
+def _add(found: Spans, stage: Stage, most: int) -> None:
+    for attempt in stage.attempts[-most:]:
+        end = attempt.ended_at
+        found.spans.append(Span(stage.id, "compute", attempt.started_at, end))
+        if end is not None and attempt.outcome == "failed":
+            found.marks.append(SpanMark(stage.id, "failed", end, f"{attempt.id} failed"))
+    computed = stage.attempt.ended_at if stage.attempt is not None else None
+    done = stage.completed_at if stage.status is Status.COMPLETED else None
+    if done:
+        found.marks.append(SpanMark(stage.id, "completed", done, "completed"))
+    if computed is not None and done:
+        found.spans.append(Span(stage.id, "verify", computed, max(computed, done)))
+    elif computed is not None and stage.status is Status.POST_PROCESSING:
+        found.spans.append(Span(stage.id, "verify", computed))
+
 
 _WIDTH, _LEFT, _ROW, _TOP, _FOOT = 960, 190, 34, 34, 40
 _AXIS = _WIDTH - _LEFT - 16
@@ -45,7 +212,10 @@ _STYLE = (
 
 def export(source: ExportSource) -> Iterator[str]:
     """Yield the chart of everything up to the source's end."""
-    return svg.file_of(drawing(spans(source.steps())))
+    fold = SpanFold()
+    for step in source.steps():
+        fold.add(*step)
+    return svg.file_of(drawing(fold.found))
 
 
 def drawing(found: Spans) -> str:
@@ -80,12 +250,12 @@ class _Chart:
         whole = {span.stage for span in found.spans} | {mark.stage for mark in found.marks}
         self.rows: list[str | None] = [None] if None in whole else []
         self.rows += list(found.names)
-        self.begin = _time(found.first)
-        self.seconds = max((_time(found.last) - self.begin).total_seconds(), 1.0)
+        self.begin = datetime.fromisoformat(found.first)
+        self.seconds = max((datetime.fromisoformat(found.last) - self.begin).total_seconds(), 1.0)
 
     def x(self, moment: str) -> float:
         """Return the place of a time of the log."""
-        passed = (_time(moment) - self.begin).total_seconds()
+        passed = (datetime.fromisoformat(moment) - self.begin).total_seconds()
         return _LEFT + _AXIS * min(max(passed / self.seconds, 0.0), 1.0)
 
     def y(self, stage: str | None) -> float:
@@ -122,24 +292,23 @@ class _Chart:
     def bar(self, span: Span) -> str:
         """Return the bar of a phase, with what it was and for how long."""
         color, meaning = _PHASES[span.phase]
-        x, width = self.x(span.start), max(self.length(span), _LEAST)
-        person = span.phase == "person"
-        y = self.y(span.stage) + (24 if person else 8)
+        below, height = (24, 5) if span.phase == "person" else (8, 14)
+        size = {"width": max(self.length(span), _LEAST), "height": height, "rx": 2}
+        look = {"fill": f"var(--{color})", "class_": f"phase {span.phase}"}
         label = f"{span.stage or 'workflow'} {meaning}: {span.start} to {span.end or 'now'}"
-        height = 5 if person else 14
-        return element(
-            "rect", title(label), x=x, y=y, width=width, height=height, rx=2,
-            fill=f"var(--{color})", class_=f"phase {span.phase}",
-        )  # fmt: skip
+        x, y = self.x(span.start), self.y(span.stage) + below
+        return element("rect", title(label), x=x, y=y, **size, **look)
 
     def mark(self, mark: SpanMark) -> str:
         """Return the sign of a moment."""
-        color, path = _MARKS[mark.kind]
-        x, y = self.x(mark.at), self.y(mark.stage) + 15
-        return element(
-            "path", title(f"{mark.at} {mark.label}"), d=path, class_=f"mark {mark.kind}",
-            stroke=f"var(--{color})", transform=f"translate({x:.2f} {y:g})",
-        )  # fmt: skip
+        place = f"translate({self.x(mark.at):.2f} {self.y(mark.stage) + 15:g})"
+        return _sign(mark.kind, title(f"{mark.at} {mark.label}"), f"mark {mark.kind}", place)
+
+
+def _sign(kind: str, content: str, class_: str, place: str) -> str:
+    color, path = _MARKS[kind]
+    look = {"stroke": f"var(--{color})", "transform": place}
+    return element("path", content, d=path, class_=class_, **look)
 
 
 def _legend(y: int) -> str:
@@ -151,16 +320,10 @@ def _legend(y: int) -> str:
         x += 40 + 7 * len(meaning)
     shown = {"failed": "failed", "completed": "completed", "proposed": "amendment"}
     for kind, meaning in shown.items():
-        color, path = _MARKS[kind]
-        at, stroke = f"translate({x + 6} {y - 4})", f"var(--{color})"
-        parts.append(element("path", d=path, class_="mark", stroke=stroke, transform=at))
+        parts.append(_sign(kind, "", "mark", f"translate({x + 6} {y - 4})"))
         parts.append(text(meaning, x=x + 18, y=y, class_="soft"))
         x += 36 + 7 * len(meaning)
     return element("g", "".join(parts))
-
-
-def _time(moment: str) -> datetime:
-    return datetime.fromisoformat(moment)
 
 
 def _shown(moment: datetime, step: int, first: bool) -> str:

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 
 
 def doubts_of(approvals: Approvals, state: Workflow) -> list[str]:
-    """Return what weakens the consent, whatever the policy; empty where nothing does."""
-    return [*_of_policy(approvals, state), *of_pins(approvals), *_of_scripts(approvals, state)]
+    """Return what weakens the consent, whatever the policy; empty if nothing does."""
+    told: list[str] = []
+    if state.consent == "trust":
+        plan = "" if state.is_plan_agreed else "nobody agreed to the plan, and "
+        anyone = "whoever calls wfctl can approve an amendment, agents too"
+        told = [f"consent is by trust: {plan}{anyone}"]
+    elif state.consent == "signature" and not approvals.is_pinned():
+        told = ["this login has not pinned this log; its first event is taken on trust"]
+    return [*told, *of_pins(approvals), *_of_scripts(approvals, state)]
 
 
 def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
@@ -44,16 +51,6 @@ def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
             yield f"{', '.join(others)}: not what it was when {when}"
         if gone:
             yield f"{', '.join(gone)}: missing, and there when {when}"
-
-
-def _of_policy(approvals: Approvals, state: Workflow) -> list[str]:
-    if state.consent == "trust":
-        plan = "" if state.is_plan_agreed else "nobody agreed to the plan, and "
-        anyone = "whoever calls wfctl can approve an amendment, agents too"
-        return [f"consent is by trust: {plan}{anyone}"]
-    if state.consent == "signature" and not approvals.is_pinned():
-        return ["this login has not pinned this log; its first event is taken on trust"]
-    return []
 
 
 def of_pins(approvals: Approvals) -> list[str]:
@@ -89,20 +86,18 @@ class Decided(consent.Policy, Protocol):
 def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str) -> bytes:
     """Return what is agreed to of a decision at the hash of a head, as canonical JSON."""
     said = {name: data[name] for name in _SIGNED[type_]}
-    known: dict[str, Any] = {"claim": said}
-    if type_ != _OVERRULED:
-        known = {"decision": said, "type": type_}
-    known |= {"form": _FORM, "head": head, "policy": state.consent, "workflow": state.id}
-    return canonical(known)
+    known = {"form": _FORM, "head": head, "policy": state.consent, "workflow": state.id}
+    if type_ == _OVERRULED:
+        return canonical({**known, "claim": said})
+    return canonical({**known, "decision": said, "type": type_})
 
 
 def objection(state: Decided, type_: str, event: consent.RecordedApproval) -> str | None:
-    """Return why the proof of a recorded decision does not hold, None where it does."""
-    proof = event.data.get("proof") or {}
-    if not proof:
-        return "it has no proof of consent"
-    if proof.get("policy") != state.consent:
-        return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
+    """Return why the proof of a recorded decision does not hold, None if it does."""
+    proof: Any = event.data.get("proof")
+    wrong = consent.missing(state, proof)
+    if wrong is not None:
+        return wrong
     statement = statement_of(state, type_, event.data, event.prev_hash)
     if proof.get("statement") != digest(statement):
         return "its proof was given for another decision or head"

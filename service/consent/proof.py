@@ -7,9 +7,8 @@ amendment, at this head, with this impact. Nothing else is asked: not who append
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from eventstore.codec import canonical, digest
 from eventstore.event import Actor, RecordedEvent
@@ -29,17 +28,10 @@ _THIRD, _SECOND = 3, 2
 
 
 class Policy(Protocol):
-    """The policy in force: of a workflow, or of a machine."""
+    """The policy in force, of a workflow or a machine: how, and lines of allowed signers."""
 
-    @property
-    def consent(self) -> str:
-        """``terminal``, ``signature`` or ``trust``."""
-        ...
-
-    @property
-    def signers(self) -> list[str]:
-        """Lines of an allowed-signers file."""
-        ...
+    consent: str
+    signers: list[str]
 
     @property
     def has_new_signers(self) -> bool:
@@ -51,44 +43,23 @@ class Consenter(Protocol):
     """A person's agreement under one policy."""
 
     def ask(self, question: Any) -> bool:
-        """Say whether the person agrees; raises `NeedsConsent` where nobody can be asked."""
+        """Say whether the person agrees; raises `NeedsConsent` if nobody can be asked."""
 
     def prove(self, question: Any) -> dict[str, Any] | None:
-        """Return the proof for a question that was agreed to; None where it holds no longer."""
+        """Return the proof for a question that was agreed to; None if it holds no longer."""
 
 
-class RecordedApproval(Protocol):
-    """An approval as it stands in the log, or as it would."""
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The payload, decoded."""
-        ...
-
-    @property
-    def prev_hash(self) -> str:
-        """Hash of the event before it: the head it was given at."""
-        ...
-
-    @property
-    def actor(self) -> Actor:
-        """Who approved."""
-        ...
-
-    @property
-    def occurred_at(self) -> str:
-        """When, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """An approval that is not recorded yet."""
+class Planned(NamedTuple):
+    """An approval that is not recorded yet; ``prev_hash`` is that of the head it is given at."""
 
     data: dict[str, Any]
     prev_hash: str
     actor: Actor
     occurred_at: str
+
+
+#: An approval as it stands in the log, or as it would.
+RecordedApproval = Planned | RecordedEvent
 
 
 def as_of(event: RecordedEvent, at: str) -> Planned:
@@ -116,17 +87,6 @@ def content_of(amendment: Amendment) -> dict[str, Any]:
     }
 
 
-def plan_of(state: Workflow) -> dict[str, Any]:
-    """Return what a person agrees to with the plan: the definition, and who may agree later."""
-    return {**definition_of(state), "purpose": state.purpose, "signers": state.signers}
-
-
-def _proposal(amendment: Amendment) -> dict[str, Any]:
-    content = content_of(amendment)
-    named = {"amendment": content.pop("id"), "kind": content.pop("type")}
-    return {**content, **named}
-
-
 def statement_of(
     state: Workflow, amendment: Amendment, impact: Impact, head: str, scripts: Mapping[str, str]
 ) -> bytes:
@@ -134,14 +94,17 @@ def statement_of(
 
     ``scripts`` are the files that the definition runs, each with its SHA-256 in hex.
     """
-    return canonical({**shown_of(state, amendment, impact, scripts), "head": head})
+    return canonical({**_shown_of(state, amendment, impact, scripts), "head": head})
 
 
-def shown_of(
+def _shown_of(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return all that a person is shown, and agrees to: the statement but for the head."""
-    plan = {"plan": plan_of(state)} if amendment.is_plan else {}
+    plan: dict[str, Any] = {}
+    if amendment.is_plan:  # the definition, and who may agree later
+        later = {"purpose": state.purpose, "signers": state.signers}
+        plan = {"plan": {**definition_of(state), **later}}
     return {
         "amendment": {**content_of(amendment), **plan},
         "form": FORM,
@@ -156,29 +119,7 @@ def shown_digest(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> str:
     """Return the digest by which all that was shown is known again: the amendment, its impact."""
-    return digest(canonical(shown_of(state, amendment, impact, scripts)))
-
-
-def _as_before(
-    state: Workflow, amendment: Amendment, approval: RecordedApproval, form: Any
-) -> bytes:
-    from lifecycle.rules.impact import binding_before
-
-    kept = approval.data.get("kept")
-    if form == _THIRD:
-        impact = impact_of(state, amendment, kept, stops_all=True).binding()
-    else:
-        impact = binding_before(state, amendment, kept)
-    said: dict[str, Any] = {
-        "amendment": content_of(amendment),
-        "head": approval.prev_hash,
-        "policy": state.consent,
-        "workflow": state.id,
-    }
-    if form in (_SECOND, _THIRD):
-        scripts = approval.data.get("scripts", {})
-        return canonical({**said, "form": form, "impact": impact, "scripts": scripts})
-    return canonical({**said, "impact": digest(canonical(impact))})
+    return digest(canonical(_shown_of(state, amendment, impact, scripts)))
 
 
 def proof_of(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
@@ -188,32 +129,25 @@ def proof_of(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
 
 
 def objection(state: Workflow, approval: RecordedApproval) -> str | None:
-    """Return why an approval does not count in ``state``, None where it does."""
-    data = approval.data
+    """Return why an approval does not count in ``state``, None if it does."""
+    data, proof = approval.data, approval.data.get("proof")
     amendment = state.amendments.get(str(data.get("amendment")))
     if amendment is None:
         return "there is no such amendment"
     if not amendment.is_open:
         return f"{amendment.id} is {amendment.status} already"
-    proof = data.get("proof")
-    if not isinstance(proof, dict) or not proof:
-        return "it has no proof of consent"
-    if proof.get("policy") != state.consent:
-        return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
+    wrong = missing(state, proof)
+    if wrong is not None:
+        return wrong
     try:
         payload_of("amendment.approved", data)
         if not amendment.is_plan:
-            payload_of("amendment.proposed", _proposal(amendment))
+            content = content_of(amendment)
+            named = {"amendment": content.pop("id"), "kind": content.pop("type")}
+            payload_of("amendment.proposed", {**content, **named})
         check_fits(state, amendment)
     except LifecycleError as error:
         return error.message
-    return _unbound(state, amendment, approval, proof)
-
-
-def _unbound(
-    state: Workflow, amendment: Amendment, approval: RecordedApproval, proof: Mapping[str, Any]
-) -> str | None:
-    data = approval.data
     impact = impact_of(state, amendment, data.get("kept"))
     if (data.get("version"), data.get("invalidated_stages")) != (
         version_after(state, amendment),
@@ -221,19 +155,38 @@ def _unbound(
     ):
         return "its version or its list of affected stages is not what follows from the amendment"
     statement = agreed_to(state, amendment, approval)
-    if proof.get("statement") != digest(statement):
+    if data["proof"].get("statement") != digest(statement):
         return "its proof was given for another amendment, impact or head"
-    return by_policy(state, approval, proof, statement)
+    return by_policy(state, approval, data["proof"], statement)
+
+
+def missing(state: Policy, proof: Any) -> str | None:
+    """Return why a value is no proof under the policy in force, None if it is one."""
+    if not isinstance(proof, dict) or not proof:
+        return "it has no proof of consent"
+    if proof.get("policy") != state.consent:
+        return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
+    return None
 
 
 def agreed_to(state: Workflow, amendment: Amendment, approval: RecordedApproval) -> bytes:
     """Return the statement that an approval given in ``state`` must be of."""
-    data = approval.data
-    form = data["proof"].get("form")
-    if form != FORM:
-        return _as_before(state, amendment, approval, form)
-    impact = impact_of(state, amendment, data.get("kept"))
-    return statement_of(state, amendment, impact, approval.prev_hash, data.get("scripts", {}))
+    from lifecycle.rules.impact import binding_before
+
+    data, head = approval.data, approval.prev_hash
+    form, kept, scripts = data["proof"].get("form"), data.get("kept"), data.get("scripts", {})
+    if form == FORM:
+        impact = impact_of(state, amendment, kept)
+        return statement_of(state, amendment, impact, head, scripts)
+    said: dict[str, Any] = {"amendment": content_of(amendment), "head": head}
+    said |= {"policy": state.consent, "workflow": state.id}
+    if form == _THIRD:
+        bound = impact_of(state, amendment, kept, stops_all=True).binding()
+    else:
+        bound = binding_before(state, amendment, kept)
+    if form in (_SECOND, _THIRD):
+        return canonical({**said, "form": form, "impact": bound, "scripts": scripts})
+    return canonical({**said, "impact": digest(canonical(bound))})
 
 
 def by_policy(
@@ -251,12 +204,9 @@ def by_policy(
     if not isinstance(signed, str) or not isinstance(signer, str):
         return "it has no signature"
     named = approval.data.get("approved_by")
-    if named not in (signer, "user") or signer not in _names(state.signers):
+    # A line names several with commas between.
+    fields = [line.split()[0] for line in state.signers if line.strip()]
+    names = {*fields, *(name for field in fields for name in field.split(","))}
+    if named not in (signer, "user") or signer not in names:
         return f"it names {named!r:.80} as who approved, and its signature is by {signer!r:.80}"
     return signature.objection(statement, signed, signer, state.signers, approval.occurred_at)
-
-
-def _names(signers: Sequence[str]) -> set[str]:
-    """Return the names that the signers' lines give, each as a whole and one by one."""
-    fields = [line.split()[0] for line in signers if line.strip()]
-    return {*fields, *(name for field in fields for name in field.split(","))}

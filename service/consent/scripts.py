@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -43,12 +44,9 @@ def scripts_of(root: Path, state: Workflow, stage: Stage | None = None) -> dict[
     """
     stages = list(state.stages.values()) if stage is None else [stage]
     made = {path for one in state.stages.values() for path in one.outputs}
-    found: dict[str, str] = {}
-    for path in sorted({INIT, *(path for one in stages for path in _named(state, one))} - made):
-        digest = digest_of(root, path)
-        if digest is not None:
-            found[path] = digest
-    return found
+    named = sorted({INIT, *(path for one in stages for path in _named(state, one))} - made)
+    digests = ((path, digest_of(root, path)) for path in named)
+    return {path: digest for path, digest in digests if digest is not None}
 
 
 def scripts_after(root: Path, state: Workflow, amendment: Amendment) -> dict[str, str]:
@@ -87,15 +85,12 @@ def _modules(root: Path, folder: str) -> Iterator[str]:
 
 
 def digest_of(root: Path, path: str) -> str | None:
-    """Return the SHA-256 of a file in hex, None where there is no file to be read."""
-    place = root / path
-    try:
-        if not place.is_file():
-            return None
-        with place.open("rb") as stream:
-            return file_digest(stream, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return None
+    """Return the SHA-256 of a file in hex, None if there is no file to be read."""
+    with suppress(OSError, ValueError):
+        if (root / path).is_file():
+            with (root / path).open("rb") as stream:
+                return file_digest(stream, "sha256").hexdigest()
+    return None
 
 
 def changed(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
@@ -122,7 +117,7 @@ def left_by_jobs(state: Workflow) -> set[tuple[str, str]]:
 
 
 def data_left(root: Path, state: Workflow) -> set[str]:
-    """Return the paths of what jobs wrote and left as it is; a script of theirs is none of it."""
+    """Return the paths of what jobs wrote and left as it is, without scripts of theirs."""
     known = {(path, one) for path, one in left_by_jobs(state) if not _is_script(path)}
     return {path for path, one in known if digest_of(root, path) == one}
 
@@ -137,21 +132,19 @@ def judging(stage: Stage) -> set[str]:
 
 
 def _named(state: Workflow, stage: Stage) -> Iterator[str]:
+    points = [stage.parameters[MAP].get("file")] if is_sweep(stage.parameters) else []
     yield from judging(stage)
     yield from _paths(stage, "command", stage.id)
-    yield from (path for path in _texts(stage.inputs) if _is_script(path))
-    yield from _texts([stage.parameters[MAP].get("file")] if is_sweep(stage.parameters) else [])
-    for path in _texts(stage.parameters.get("forward_files")):
-        if _is_script(path):
-            yield from _below("", f"{stage.id}/{path}")
-    machine = state.profile(stage).get("config_path")
-    if isinstance(machine, str) and machine:
-        yield os.path.normpath(machine)
+    yield from filter(_is_script, _texts(stage.inputs))
+    yield from _texts(points)
+    for path in filter(_is_script, _texts(stage.parameters.get("forward_files"))):
+        yield from _below("", f"{stage.id}/{path}")
+    yield from map(os.path.normpath, _texts([state.profile(stage).get("config_path")]))
 
 
-def _texts(values: object) -> Iterator[str]:
-    if isinstance(values, list):
-        yield from (value for value in values if isinstance(value, str) and value)
+def _texts(values: object) -> list[str]:
+    listed = values if isinstance(values, list) else []
+    return [value for value in listed if isinstance(value, str) and value]
 
 
 def _is_script(path: str) -> bool:
@@ -160,23 +153,18 @@ def _is_script(path: str) -> bool:
 
 def _paths(stage: Stage, name: str, folder: str) -> Iterator[str]:
     """Yield the words of a command, as it runs in a folder, that may be files below the root."""
-    command = stage.parameters.get(name)
-    for word in _WORDS.findall(_spelled_out(stage, command, folder)):
-        if "/" in word or "." in word:
-            yield from _below(folder, word)
-
-
-def _spelled_out(stage: Stage, command: object, folder: str) -> str:
-    if not isinstance(command, str) or "WFCTL_" not in command:
-        return command if isinstance(command, str) else ""
-    up = os.path.relpath(".", folder or ".")
+    command, up = stage.parameters.get(name), os.path.relpath(".", folder or ".")
+    if not isinstance(command, str):
+        return
 
     def path(found: re.Match[str]) -> str:
         number = int(found[1] or found[2])
         there = 0 < number <= len(stage.inputs)
         return f"{up}/{stage.inputs[number - 1]}" if there else found[0]
 
-    return _INPUT.sub(path, _ROOT.sub(up, command))
+    for word in _WORDS.findall(_INPUT.sub(path, _ROOT.sub(up, command))):
+        if "/" in word or "." in word:
+            yield from _below(folder, word)
 
 
 def _below(folder: str, word: str) -> Iterator[str]:

@@ -8,10 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from eventstore.private import make_own_folder
 from service.errors import InvalidOption, NotFound, ServiceError
@@ -35,25 +33,22 @@ def sign(statement: bytes, key: Path) -> str:
     """Return the armoured signature of ``statement`` by a private key, or by the agent for a
     public one; raises `SignatureFailed`.
     """
-    with _files(statement=statement) as folder:
-        done = run_keygen(
-            "-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, f"{folder}/statement"
-        )
+    with tempfile.TemporaryDirectory(prefix="wfctl-") as folder:
+        place = Path(folder) / "statement"
+        place.write_bytes(statement)
+        done = _keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(place))
         if done.returncode != 0:
             raise SignatureFailed(
                 f"ssh-keygen did not sign with {key}: {_said(done)}. Expected a private key, or a "
                 "public one whose key the SSH agent holds.",
                 key=str(key),
             )
-        return (folder / "statement.sig").read_text()
+        return place.with_suffix(".sig").read_text()
 
 
 def signer_of(signature: str, signers: Sequence[str]) -> str | None:
-    """Return the first allowed signer whose key made the signature, None where there is none."""
-    with _files(signature=signature.encode(), signers=_lines(signers)) as folder:
-        found = run_keygen(
-            "-Y", "find-principals", "-s", f"{folder}/signature", "-f", f"{folder}/signers"
-        )
+    """Return the first allowed signer whose key made the signature, None without one."""
+    found = _asked("find-principals", signature, signers)
     names = found.stdout.decode(errors="replace").splitlines()
     return names[0] if found.returncode == 0 and names else None
 
@@ -61,45 +56,43 @@ def signer_of(signature: str, signers: Sequence[str]) -> str | None:
 def objection(
     statement: bytes, signature: str, signer: str, signers: Sequence[str], at: str
 ) -> str | None:
-    """Return why the signature does not hold, None where it does.
+    """Return why the signature does not hold, None if it does.
 
     ``at`` is the time (``YYYY-MM-DDTHH:MM:SS…Z``) at which the signer must have been allowed.
     """
     moment = at[:19].translate({ord(letter): None for letter in "-:T"}) + "Z"
-    with _files(signature=signature.encode(), signers=_lines(signers)) as folder:
-        places = ("-f", f"{folder}/signers", "-s", f"{folder}/signature")
-        who = ("-I", signer, "-n", NAMESPACE, "-O", f"verify-time={moment}")
-        done = run_keygen("-Y", "verify", *places, *who, statement=statement)
+    who = ("-I", signer, "-n", NAMESPACE, "-O", f"verify-time={moment}")
+    done = _asked("verify", signature, signers, *who, statement=statement)
     return None if done.returncode == 0 else f"the signature does not hold: {_said(done)}"
 
 
 def fingerprint(statement: bytes, signature: str) -> str | None:
     """Return the fingerprint of the key that signed a statement; None if it signed another."""
-    with _files(signature=signature.encode()) as folder:
-        done = run_keygen(
-            *("-Y", "check-novalidate", "-n", NAMESPACE, "-s", f"{folder}/signature"),
-            statement=statement,
-        )
+    done = _asked("check-novalidate", signature, (), "-n", NAMESPACE, statement=statement)
     words = done.stdout.decode(errors="replace").split()
     return words[-1] if done.returncode == 0 and words else None
 
 
-def _lines(signers: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in signers).encode()
+_Done = subprocess.CompletedProcess[bytes]
 
 
-@contextmanager
-def _files(**contents: bytes) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="wfctl-") as name:
-        for file, content in contents.items():
-            (Path(name) / file).write_bytes(content)
-        yield Path(name)
+def _asked(
+    what: str, signature: str, signers: Sequence[str], *more: str, statement: bytes = b""
+) -> _Done:
+    """Ask ssh-keygen about a signature, and about the lines of those who may sign."""
+    lines = "".join(f"{line}\n" for line in signers)
+    with tempfile.TemporaryDirectory(prefix="wfctl-") as folder:
+        options = list(more)
+        for option, name, content in (("-s", "signature", signature), ("-f", "signers", lines)):
+            (Path(folder) / name).write_bytes(content.encode())
+            options += [option, f"{folder}/{name}"]
+        return _keygen("-Y", what, *options, statement=statement)
 
 
-def run_keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def _keygen(*arguments: str, statement: bytes = b"") -> _Done:
     """Run ssh-keygen to its end and return what it said.
 
-    Raises `SignatureFailed` where it cannot work here: nothing is known of the signature then.
+    Raises `SignatureFailed` if it cannot work here: nothing is known of the signature then.
     """
     done = subprocess.run(
         [_found(), *arguments],
@@ -118,15 +111,6 @@ def run_keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedP
     return done
 
 
-def started_keygen(*arguments: str, stdout: IO[str]) -> int:
-    """Let ssh-keygen talk to the person at the terminal; return its exit code.
-
-    Raises `SignatureFailed` where it is not installed.
-    """
-    done = subprocess.run([_found(), *arguments], stdout=stdout, check=False)
-    return done.returncode
-
-
 def _found() -> str:
     program = shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
     if program is None:
@@ -137,25 +121,25 @@ def _found() -> str:
     return program
 
 
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+def _said(done: _Done) -> str:
     text = (done.stderr or done.stdout).decode(errors="replace").strip()
     return text.splitlines()[-1] if text else f"exit code {done.returncode}"
 
 
 #: Who signs: one name, as a line of allowed signers begins.
 _NAME = re.compile(r"[^\s,*?!\"]+")
-#: Kinds of keys that a device keeps, which wants a touch for each signature.
-_DEVICE = "sk-"
 
 
 def make_key(path: Path, name: str, *, hardware: bool) -> None:
     """Let ssh-keygen make a key, which asks for the passphrase itself; raises `SignatureFailed`."""
     make_own_folder(path.parent)
     kind = "ed25519-sk" if hardware else "ed25519"
-    code = started_keygen("-q", "-t", kind, "-C", name, "-f", str(path), stdout=sys.stderr)
-    if code != 0:
+    asked = [_found(), "-q", "-t", kind, "-C", name, "-f", str(path)]
+    done = subprocess.run(asked, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
         raise SignatureFailed(
-            f"ssh-keygen made no key at {path} (exit code {code}); what it said stands above.",
+            f"ssh-keygen made no key at {path} (exit code {done.returncode}); what it said stands "
+            "above.",
             key=str(path),
         )
 
@@ -163,7 +147,7 @@ def make_key(path: Path, name: str, *, hardware: bool) -> None:
 def public_of(key: Path) -> str:
     """Return type and key of a public key's file, ``key.pub`` for a private one.
 
-    Raises `NotFound` where there is none, `InvalidOption` where it is none.
+    Raises `NotFound` if there is no file, `InvalidOption` for another content.
     """
     path = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
     content = content_of(path)
@@ -177,15 +161,12 @@ def public_of(key: Path) -> str:
 
 def needs_touch(public: str) -> bool:
     """Whether a device keeps the key, so that each signature wants a touch."""
-    return public.startswith(_DEVICE)
+    return public.startswith("sk-")
 
 
 def is_open(key: Path) -> bool:
     """Whether a private key can be used without a passphrase by whoever can read it."""
-    if key.suffix == ".pub":
-        return False
-    done: subprocess.CompletedProcess[bytes] = run_keygen("-y", "-P", "", "-f", str(key))
-    return done.returncode == 0
+    return key.suffix != ".pub" and _keygen("-y", "-P", "", "-f", str(key)).returncode == 0
 
 
 def signer_line(name: str, public: str) -> str:

@@ -6,10 +6,10 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
@@ -21,7 +21,8 @@ from eventstore.transfer.archive import write_archive as write_log
 from eventstore.transfer.copy import Copied, CopySource, copy
 from lifecycle.words.values import is_id
 from service.errors import AlreadyThere, InvalidOption, NotFound
-from service.handover.carried import Choice, content
+from service.handover.carried import Choice
+from service.handover.carried import content as content_of
 from service.handover.manifest import (
     CLAIMS,
     DRIFT,
@@ -50,43 +51,43 @@ def write_archive(
 ) -> Manifest:
     """Write the archive of a root whole to ``path`` and return its manifest.
 
-    ``upto`` is the version of the workflow that ``shown`` shows, 0 where there is none; every
+    ``upto`` is the version of the workflow that ``shown`` shows, 0 without one; every
     stream ends where it stood at the beginning. ``taken`` are the files that go along. The same log
-    and files give the same bytes. Raises `NoWorkflow` where there is no machine either,
-    `UnsoundLog` where a stream was altered.
+    and files give the same bytes. Raises `NoWorkflow` if there is no machine either,
+    `UnsoundLog` if a stream was altered.
     """
-    ends = [_end(log.store, log.stream, upto)] if upto else []
-    ends += _machines(root, log.store)
+    store = log.store
+    machines = ((id_, store.head(f"{PREFIX}{id_}")) for id_ in ids(root, store))
+    ends = [_end(store, log.stream, upto)] if upto else []
+    ends += [_end(store, f"{PREFIX}{id_}", head.version) for id_, head in machines if head]
     for end in ends:
-        for _ in log.store.read(end.name, upto=end.version):
+        for _ in store.read(end.name, upto=end.version):
             pass  # a stream that is not what was recorded raises `UnsoundLog`
-    workflow = log.current(upto).id if upto or not ends else None
-    manifest = Manifest(workflow, _newest(log.store, ends), streams=ends)
+    workflow = log.current(upto).id if upto or not ends else None  # raises `NoWorkflow`
+    last = (json.loads(_last(store, end.name, end.version).text) for end in ends)
+    newest = max(str(event["recorded_at"]) for event in last)
     taken = taken or Choice()
-    manifest.left_out = taken.left
+    manifest = Manifest(workflow, newest, streams=ends, left_out=taken.left)
     with replaced(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
         writer = _Writer(archive, manifest)
         for end in ends:
-            lines = (f"{exported(raw)}\n" for raw in _raws(log.store, end))
+            lines = (f"{exported(raw)}\n" for raw in store.raw(end.name, upto=end.version))
             writer.file(end.file, (line.encode("utf-8", "surrogateescape") for line in lines))
-        writer.file(CLAIMS, _claims(log.store, ends))
-        writer.file(REFUSALS, _refusals(log.store, ends))
+        writer.file(CLAIMS, _claims(store, ends))
+        refusals = (refusal._asdict() for end in ends for refusal in store.refusals(end.name))
+        writer.file(
+            REFUSALS, (f"{json.dumps(one, ensure_ascii=False)}\n".encode() for one in refusals)
+        )
         for name, content in shown.items():
             writer.file(name, content())
         for kept in sorted(root.drift.glob("*")) if root.drift.is_dir() else ():
             writer.file(f"{DRIFT}{kept.name}", [read_regular(kept)])
         for name in taken.files:
-            writer.carried(root.path, name)
-        text = json.dumps(manifest.to_dict(), indent=1).encode() + b"\n"
-        writer.file(NAME, [text])
+            # Not packed: an archive far smaller than its files is refused.
+            mode = _MODE | ((root.path / name).stat().st_mode & 0o100) << 16
+            writer.file(f"{FILES}{name}", content_of(root.path, name), ZIP_STORED, mode=mode)
+        writer.file(NAME, [manifest.to_bytes()])
     return manifest
-
-
-def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
-    for machine in ids(root, store):
-        head = store.head(f"{PREFIX}{machine}")
-        if head is not None:
-            yield _end(store, f"{PREFIX}{machine}", head.version)
 
 
 def _end(store: EventStore, stream: str, version: int) -> Stream:
@@ -98,29 +99,14 @@ def _last(store: EventStore, stream: str, version: int) -> Raw:
     return next(iter(store.raw(stream, after=version - 1, upto=version)))
 
 
-def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
-    return store.raw(end.name, upto=end.version)
-
-
-def _newest(store: EventStore, ends: Iterable[Stream]) -> str:
-    last = [_last(store, end.name, end.version) for end in ends]
-    return max(str(json.loads(raw.text)["recorded_at"]) for raw in last)
-
-
 class _Writer:
     """Puts files into the archive, and their digests into the manifest."""
 
     def __init__(self, archive: ZipFile, manifest: Manifest) -> None:
-        self._archive = archive
-        self._manifest = manifest
+        self._archive, self._manifest = archive, manifest
         at = datetime.fromisoformat(manifest.at)
         year = max(at.year, _FIRST_YEAR)
         self._date = (year, at.month, at.day, at.hour, at.minute, at.second)
-
-    def carried(self, root: Path, path: str) -> None:
-        """Put in a file of the root, not packed: an archive far smaller than it is is refused."""
-        mode = (root / path).stat().st_mode & 0o100
-        self.file(f"{FILES}{path}", content(root, path), ZIP_STORED, mode=_MODE | mode << 16)
 
     def file(
         self, name: str, content: Iterable[bytes], how: int = ZIP_DEFLATED, *, mode: int = _MODE
@@ -142,7 +128,7 @@ def _claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:
     """Yield each command with the digest it is told apart by, so that it stays done."""
     for end in ends:
         last = None
-        for raw in _raws(store, end):
+        for raw in store.raw(end.name, upto=end.version):
             command = str(json.loads(raw.text)["command_id"])
             claim = store.claim(command) if command != last else None
             last = command
@@ -150,18 +136,11 @@ def _claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:
                 yield json.dumps(claim._asdict()).encode() + b"\n"
 
 
-def _refusals(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:
-    for end in ends:
-        for refusal in store.refusals(end.name):
-            yield json.dumps(refusal._asdict(), ensure_ascii=False).encode() + b"\n"
-
-
 _SQLITE = b"SQLite format 3\0"
 _PG_DUMP = b"PGDMP"
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(NamedTuple):
     """How stores are opened: the one at an address, for reading or writing, or made anew."""
 
     reading: Callable[[Path], EventStore]
@@ -176,7 +155,7 @@ def require_stream(source: CopySource, only: str | None) -> None:
 
 
 def require_in_place(store: EventStore, only: str | None) -> None:
-    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded."""
+    """Raise `UnsoundLog` if a log, or one stream of it, is not what was recorded."""
     for stream in [only] if only is not None else list(store.streams()):
         # What a newer program recorded is copied as it is, and its chain is checked on the way.
         with suppress(SchemaError):
@@ -199,26 +178,22 @@ def back_up(
     require_in_place(store, only)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         new = Path(folder) / "log"
-        done = _written(store, new, form, stores, only)
+        if form == "sqlite":
+            with closing(stores.made(new)) as target:
+                done = copy(store, target, only=only)
+        else:
+            done = write_log(store, new, only=only)
+            for _ in ArchiveSource(new).all_raw():
+                pass
         new.rename(file)
     sync_folder(file.parent)
     return done
 
 
-def _written(store: EventStore, new: Path, form: str, stores: Stores, only: str | None) -> Copied:
-    if form == "sqlite":
-        with closing(stores.made(new)) as target:
-            return copy(store, target, only=only)
-    done = write_log(store, new, only=only)
-    for _ in ArchiveSource(new).all_raw():
-        pass
-    return done
-
-
 def workflow_in(source: CopySource, only: str | None = None) -> str | None:
-    """Return the workflow that a backup, or one stream of it, is of; None where it has machines.
+    """Return the workflow that a backup, or one stream of it, is of; None if it has machines.
 
-    Raises `InvalidOption` where there are several: a root has one.
+    Raises `InvalidOption` if there are several: a root has one.
     """
     streams = [only] if only is not None else list(source.streams())
     found = [name.removeprefix(WORKFLOW) for name in streams if name.startswith(WORKFLOW)]
@@ -236,7 +211,7 @@ def workflow_in(source: CopySource, only: str | None = None) -> str | None:
 def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
     """Return what a backup holds, to be closed; raises `InvalidOption` for a file that is none.
 
-    Raises `NotFound` where there is no file.
+    Raises `NotFound` if there is no file.
     """
     try:
         with opened(file) as source:

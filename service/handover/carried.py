@@ -14,7 +14,6 @@ from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from stat import S_ISLNK
-from typing import Any
 from zipfile import ZipFile
 
 from eventstore.private import NotRegular
@@ -26,8 +25,7 @@ from lifecycle.words.values import is_below
 from projections.files import progress_log, state_document
 from projections.files.summary import is_figure
 from service.consent.scripts import scripts_of
-from service.handover.chains import lines_of
-from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive
+from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive, lines_of
 from service.root.disk import write_streamed
 from service.root.safe_open import OutsideRoot, open_within, place_within
 
@@ -95,35 +93,25 @@ def _limit(choice: Choice, sizes: dict[str, int], most: int | None) -> None:
 def _named(
     root: Path, state: Workflow | None, machines: Iterable[Machine], kinds: frozenset[str]
 ) -> dict[str, str | None]:
+    """Return the files that the logs name, each with the digest that is recorded of it."""
     found: dict[str, str | None] = {}
-    if OUTPUTS in kinds:
-        for machine in machines:
-            found |= machine.digests
-    if state is None:
-        return found
-    if SCRIPTS in kinds:
-        found |= {path: state.scripts.get(path) for path in _scripts(root, state)}
-    if INPUTS in kinds:
-        made = {path for stage in state.stages.values() for path in stage.outputs}
-        for stage in state.stages.values():
-            found |= {path: one for path, one in _inputs(stage).items() if path not in made}
-    for stage in state.stages.values():
+    for machine in machines if OUTPUTS in kinds else ():
+        found |= machine.digests
+    stages = list(state.stages.values()) if state is not None else []
+    if SCRIPTS in kinds and state is not None:
+        # But no machine file: it may hold what lets one in.
+        given = (one.get("config_path") for one in state.backend_profiles.values())
+        closed = {os.path.normpath(path) for path in given if isinstance(path, str)}
+        named = (path for path in scripts_of(root, state) if path not in closed)
+        found |= {path: state.scripts.get(path) for path in named}
+    made = {path for stage in stages for path in stage.outputs}
+    for stage in stages if INPUTS in kinds else ():
+        read: dict[str, str | None] = dict.fromkeys(stage.inputs)
+        if stage.status is Status.COMPLETED and stage.source is not None:
+            read |= {one["path"]: one["sha256"] for one in stage.source.inputs}
+        found |= {path: one for path, one in read.items() if path not in made}
+    for stage in stages:
         found |= _results(stage, kinds)
-    return found
-
-
-def _scripts(root: Path, state: Workflow) -> Iterator[str]:
-    """Yield the scripts, but no machine file: it may hold what lets one in."""
-    given = (one.get("config_path") for one in state.backend_profiles.values())
-    machines = {os.path.normpath(path) for path in given if isinstance(path, str)}
-    yield from (path for path in scripts_of(root, state) if path not in machines)
-
-
-def _inputs(stage: Stage) -> dict[str, str | None]:
-    """Return what a stage reads; a digest holds as long as its result does."""
-    found: dict[str, str | None] = dict.fromkeys(stage.inputs)
-    if stage.status is Status.COMPLETED and stage.source is not None:
-        found |= {one["path"]: one["sha256"] for one in stage.source.inputs}
     return found
 
 
@@ -149,7 +137,7 @@ def _below(root: Path, path: str) -> Iterator[str]:
 
 
 def _size(root: Path, path: str) -> int:
-    """Return the bytes of a file or of all in a folder; 0 where they cannot be told."""
+    """Return the bytes of a file or of all in a folder; 0 if they cannot be told."""
     total = 0
     for one in _below(root, path):
         with suppress(OSError, ValueError):
@@ -158,22 +146,19 @@ def _size(root: Path, path: str) -> int:
 
 
 def _fitting(root: Path, path: str) -> tuple[int, str | None]:
-    """Return the bytes of a file, and why it cannot go along; None where it can."""
+    """Return the bytes of a file, and why it cannot go along; None if it can."""
     why = unfit(path)
     if why is not None:
         return 0, why
     try:
-        descriptor = open_within(root, path)
+        with os.fdopen(open_within(root, path), "rb") as file:
+            return os.fstat(file.fileno()).st_size, None
     except (OSError, OutsideRoot, NotRegular) as error:
         return 0, f"it cannot be read: {error}"
-    try:
-        return os.fstat(descriptor).st_size, None
-    finally:
-        os.close(descriptor)
 
 
 def unfit(path: str) -> str | None:
-    """Return why no archive may bring a file of this name, None where one may."""
+    """Return why no archive may bring a file of this name, None if one may."""
     if not is_below(path):
         return "its name leads out of the root, or holds a control character"
     if any(step.startswith(".") for step in path.split("/")):
@@ -197,7 +182,7 @@ def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
     names = brought(manifest)
     if len(names) > MOST_FILES:
         many = f"expected {MOST_FILES:,} files beside the log at most, found {len(names):,}"
-        raise UnusableArchive(str(path), None, many)
+        raise UnusableArchive(path, None, many)
     recorded = _recorded(path, file, manifest) if names else {}
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for name in names:
@@ -209,7 +194,7 @@ def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
         elif name in recorded and manifest.files[entry].sha256 not in recorded[name]:
             why = "it is not the result that the log tells of"
         if why is not None:
-            raise UnusableArchive(str(path), entry[:200], why)
+            raise UnusableArchive(path, entry[:200], why)
 
 
 def _recorded(path: Path, file: ZipFile, manifest: Manifest) -> dict[str, set[str]]:
@@ -217,15 +202,11 @@ def _recorded(path: Path, file: ZipFile, manifest: Manifest) -> dict[str, set[st
     found: dict[str, set[str]] = {}
     for stream in manifest.streams:
         for event in lines_of(path, file, stream.file):
-            for one in _outputs(event["data"]):
-                found.setdefault(str(one["path"]), set()).add(str(one["sha256"]))
+            outputs = event["data"].get("outputs")
+            for one in outputs if isinstance(outputs, list) else ():
+                if isinstance(one, dict) and {"path", "sha256"} <= set(one):
+                    found.setdefault(str(one["path"]), set()).add(str(one["sha256"]))
     return found
-
-
-def _outputs(data: dict[str, Any]) -> list[dict[str, Any]]:
-    outputs = data.get("outputs")
-    listed = outputs if isinstance(outputs, list) else []
-    return [one for one in listed if isinstance(one, dict) and {"path", "sha256"} <= set(one)]
 
 
 def put_in_place(root: Path, archive: Path, manifest: Manifest) -> list[str]:
@@ -254,11 +235,11 @@ def _is_there(root: Path, path: str, digest: str) -> bool:
 
 
 def _checked(archive: Path, file: ZipFile, manifest: Manifest, path: str) -> Iterator[bytes]:
-    """Yield a file's bytes; it gets its name only where they are those that were looked at."""
+    """Yield a file's bytes; it gets its name only if they are those that were looked at."""
     name, found = f"{FILES}{path}", sha256()
     with file.open(name) as source:
         for chunk in iter(partial(source.read, _CHUNK), b""):
             found.update(chunk)
             yield chunk
     if found.hexdigest() != manifest.files[name].sha256:
-        raise UnusableArchive(str(archive), name, "it was changed while it was read")
+        raise UnusableArchive(archive, name, "it was changed while it was read")

@@ -1,32 +1,127 @@
-"""Making a root from an archive: the very commands once more, with the clock of then.
+"""Reading an archive and making a root from it: the very commands once more, as of then.
 
-Each append is made anew from what was recorded, so that the chain is computed and not copied; a
-hash that comes out different ends it. What an interrupted import left is taken up.
+It is what its manifest says, and its chains hold, or it is not used. Each append is made anew from
+what was recorded, so that the chain is computed and not copied; a hash that comes out different
+ends it. What an interrupted import left is taken up.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from errno import EINVAL
 from functools import partial
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 import orjson
 
 from eventstore.codec import Schema
 from eventstore.event import Actor, Clock, Instant, NewEvent, RecordedEvent, instant
+from eventstore.private import opened
 from eventstore.store import Claim, EventStore, Refusal
+from lifecycle.words.values import is_id
 from service.errors import RootExists
-from service.handover.contents import Archive
-from service.handover.manifest import CLAIMS, DRIFT, REFUSALS, Manifest, Stream, UnusableArchive
+from service.handover.carried import check_brought
+from service.handover.manifest import (
+    CLAIMS,
+    DRIFT,
+    LONGEST,
+    NAME,
+    REFUSALS,
+    Manifest,
+    Stream,
+    UnusableArchive,
+    check_streams,
+    decoded,
+)
+from service.machines.log import PREFIX as MACHINE
 from service.root.disk import write_streamed
-from service.root.root import Root, read_config
+from service.root.root import Config, Root, read_config
 from service.writing.initialise import configure, prepare_folder
 
 _CHUNK = 1 << 16
+#: So many bytes of all files together are never too many, and of a larger archive so many times its
+#: own. Logs come out ten to thirty times smaller.
+_SMALL, _RATIO = 64 << 20, 200
+
+
+def read_archive(path: Path) -> Manifest:
+    """Return what the archive at ``path`` holds, all of it checked; raises `UnusableArchive`."""
+    try:
+        with opened(path) as source, ZipFile(source) as file:
+            _check_sizes(path, file)
+            manifest = Manifest.from_dict(decoded(file.read(NAME)))
+            _check_names(path, manifest)
+            for name in manifest.files:
+                _check(path, file, manifest, name)
+            check_streams(path, file, manifest)
+            check_brought(path, file, manifest)
+            return manifest
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        # NotImplementedError: a damaged header names a way to pack that zipfile does not know.
+        if isinstance(error, OSError) and error.errno != EINVAL:  # a place before the beginning
+            raise
+        raise UnusableArchive(
+            path, None, f"expected a whole zip file, found none ({error})"
+        ) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, RuntimeError) as error:
+        # RuntimeError: a file that says it is encrypted.
+        raise UnusableArchive(
+            path, NAME, f"not what `wfctl export archive` writes: {error}"
+        ) from error
+
+
+def _check_sizes(path: Path, file: ZipFile) -> None:
+    """Refuse what is far larger unpacked than any log would be; no more than it says is read."""
+    unpacked = sum(info.file_size for info in file.infolist())
+    if unpacked > max(_SMALL, _RATIO * path.stat().st_size):
+        why = f"its {path.stat().st_size:,} bytes hold {unpacked:,} once they are unpacked"
+        raise UnusableArchive(path, None, why)
+    if file.getinfo(NAME).file_size > LONGEST:
+        raise UnusableArchive(path, NAME, f"expected {LONGEST >> 20} MiB at most")
+
+
+def _check_names(path: Path, manifest: Manifest) -> None:
+    """Refuse what would make no root, or a file outside of it."""
+    names = [stream.name for stream in manifest.streams]
+    ids = [manifest.workflow, *(n.removeprefix(MACHINE) for n in names if n.startswith(MACHINE))]
+    wrong = next((id_ for id_ in ids if id_ is not None and not is_id(id_)), None)
+    if wrong is not None:
+        raise UnusableArchive(path, NAME, f"expected an id, found {wrong!r:.80}")
+    workflows = [] if manifest.workflow is None else [Config(manifest.workflow).stream]
+    machines = names[len(workflows) :]
+    is_root = names and names == workflows + machines
+    if not is_root or any(not name.startswith(MACHINE) for name in machines):
+        raise UnusableArchive(
+            path, NAME, "it does not name one workflow and its machines, or machines alone"
+        )
+    for name in manifest.files:
+        kept = name.removeprefix(DRIFT)
+        if name.startswith(DRIFT) and ("/" in kept or kept in ("", ".", "..")):
+            raise UnusableArchive(path, name, "expected the name of a file, found none")
+
+
+def _check(path: Path, file: ZipFile, manifest: Manifest, name: str) -> None:
+    digest, entry = sha256(), manifest.files[name]
+    try:
+        size = file.getinfo(name).file_size
+    except KeyError:
+        why = "the manifest names it, and it is not there"
+        raise UnusableArchive(path, name, why) from None
+    if size != entry.bytes:
+        why = f"it has {size} bytes, and the manifest says {entry.bytes}"
+        raise UnusableArchive(path, name, why)
+    with file.open(name) as content:
+        while chunk := content.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != entry.sha256:
+        raise UnusableArchive(path, name, "its digest is not the manifest's: it was changed")
+
 
 Connect = Callable[[Root, Schema, Clock], EventStore]
 """Opens the log of a root for writing, made first where it is not there."""
@@ -62,13 +157,12 @@ class Then:
         self.now = body["recorded_at"], body["utc_offset"]
 
 
-def restore(root: Root, archive: Archive, connect: Connect) -> None:
-    """Make the root's log what the archive holds; its files are the caller's to write.
+def restore(root: Root, archive: Path, manifest: Manifest, connect: Connect) -> None:
+    """Make the root's log what a checked archive holds; its files are the caller's to write.
 
-    Raises `RootExists` where another workflow is here, `UnusableArchive` where a hash comes out
-    different, and what an append raises where the log here goes another way.
+    Raises `RootExists` if another workflow is here, `UnusableArchive` if a hash comes out
+    different, and what an append raises if the log here goes another way.
     """
-    manifest = archive.manifest
     if root.config_file.exists():
         here = read_config(root).workflow
         if here != manifest.workflow:
@@ -77,8 +171,9 @@ def restore(root: Root, archive: Archive, connect: Connect) -> None:
     then = Then()
     store = connect(root, Verbatim({}), then)
     try:
-        with ZipFile(archive.path) as file:
-            claims = _claims(file)
+        with ZipFile(archive) as file:
+            with file.open(CLAIMS) as lines:
+                claims = {one["command_id"]: one["digest"] for one in map(orjson.loads, lines)}
             for stream in manifest.streams:
                 _append_all(archive, file, stream, store, then, claims)
             _record_refusals(file, store)
@@ -89,7 +184,7 @@ def restore(root: Root, archive: Archive, connect: Connect) -> None:
 
 
 def _append_all(
-    archive: Archive,
+    archive: Path,
     file: ZipFile,
     stream: Stream,
     store: EventStore,
@@ -98,9 +193,8 @@ def _append_all(
 ) -> None:
     hash_ = ""
     with file.open(stream.file) as lines:
-        for command, group in groupby(
-            (orjson.loads(line) for line in lines), lambda body: str(body["command_id"])
-        ):
+        bodies_in = map(orjson.loads, lines)
+        for command, group in groupby(bodies_in, lambda body: str(body["command_id"])):
             bodies = list(group)
             then.turn(bodies[0])
             appended = store.append(
@@ -112,31 +206,15 @@ def _append_all(
             hash_ = appended.events[-1].hash
             if hash_ != bodies[-1]["hash"]:
                 why = f"version {bodies[-1]['version']} hashes to {hash_}, not to what it says"
-                raise UnusableArchive(str(archive.path), stream.file, why)
+                raise UnusableArchive(archive, stream.file, why)
     if hash_ != stream.head:
-        raise UnusableArchive(
-            str(archive.path), stream.file, "it does not end as the manifest says"
-        )
+        raise UnusableArchive(archive, stream.file, "it does not end as the manifest says")
 
 
 def new_event(body: dict[str, Any]) -> NewEvent:
     """Return an exported event as it was before it was recorded."""
-    return NewEvent(
-        event_id=body["event_id"],
-        type=body["type"],
-        schema_version=body["schema_version"],
-        data=body["data"],
-        actor=Actor(**body["actor"]),
-        session=body["session"],
-        causation_id=body["causation_id"],
-        correlation_id=body["correlation_id"],
-        occurred_at=body["occurred_at"],
-    )
-
-
-def _claims(file: ZipFile) -> dict[str, str]:
-    with file.open(CLAIMS) as lines:
-        return {found["command_id"]: found["digest"] for found in map(orjson.loads, lines)}
+    told = {name: body[name] for name in NewEvent._fields}
+    return NewEvent(**{**told, "actor": Actor(**body["actor"])})
 
 
 def _record_refusals(file: ZipFile, store: EventStore) -> None:

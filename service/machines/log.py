@@ -14,7 +14,7 @@ from lifecycle.machines.errors import StateNotFound
 from lifecycle.machines.evolve import REDUCER, closed_to, steps
 from lifecycle.machines.machine import Bound, Machine
 from service.consent import doubts
-from service.consent.proof import RecordedApproval, as_of, by_policy
+from service.consent.proof import RecordedApproval, as_of, by_policy, missing
 from service.errors import NotFound
 from service.machines import kept
 from service.reading.stream_log import StreamLog
@@ -89,11 +89,7 @@ def objection(state: Machine, type_: str, given: RecordedApproval) -> str | None
     known = state.known_approvals.get(str(name))
     if known is None or known.phase != state.phase:
         return f"no approval {name!r} is given in the phase {state.phase}"
-    if not isinstance(proof, dict) or not proof:
-        return "it has no proof of consent"
-    if proof.get("policy") != state.consent:
-        return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
-    return _unbound(state, type_, given, proof)
+    return missing(state, proof) or _unbound(state, type_, given, proof or {})
 
 
 def _unbound(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 from service.errors import ServiceError
 
@@ -48,16 +48,13 @@ class NotWitnessed(ServiceError):
 #: The type of a key that signs the note itself, and of one that cosigns a checkpoint with a time.
 LOG, WITNESS = 1, 4
 _DASH = "\u2014 "
-_KEY_BYTES = 32
-_ID_BYTES = 4
-_TIME_BYTES = 8
+_KEY_BYTES, _ID_BYTES, TIME_BYTES = 32, 4, 8
 #: Signatures that a note may have; the text asks for 16 at least.
 MOST_SIGNATURES = 64
 _MOST_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """One line under a note: the key's name, its id (4 bytes), and the signature."""
 
     name: str
@@ -69,8 +66,7 @@ class Signature:
         return f"{_DASH}{self.name} {b64encode(self.key_id + self.signature).decode()}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """A text that ends with a newline, and its signatures, of which nothing is known yet."""
 
     text: str
@@ -80,8 +76,7 @@ class Note:
         return f"{self.text}\n{''.join(one.line() for one in self.signatures)}"
 
 
-@dataclass(frozen=True, slots=True)
-class VerifierKey:
+class VerifierKey(NamedTuple):
     """The public half of an Ed25519 key; ``kind`` is `LOG` or `WITNESS`."""
 
     name: str
@@ -109,7 +104,7 @@ class VerifierKey:
 
         signed = signature.signature
         if self.kind == WITNESS:
-            time, signed = signed[:_TIME_BYTES], signed[_TIME_BYTES:]
+            time, signed = signed[:TIME_BYTES], signed[TIME_BYTES:]
             text = cosigned(text, int.from_bytes(time, "big"))
         try:
             Ed25519PublicKey.from_public_bytes(self.public).verify(signed, text.encode())
@@ -150,15 +145,14 @@ def read_signatures(lines: str) -> tuple[Signature, ...]:
 def _signature(line: str) -> Signature:
     name, space, encoded = line.removeprefix(_DASH).rpartition(" ")
     content = decoded(encoded)
-    if not line.startswith(_DASH) or not space or not is_key_name(name):
+    if not line.startswith(_DASH) or not space or not _is_key_name(name):
         raise UnreadableNote(f"expected a line such as '{_DASH}NAME BASE64', found {line!r:.80}")
     if len(content) <= _ID_BYTES:
         raise UnreadableNote(f"expected a key id and a signature, found {len(content)} bytes")
     return Signature(name, content[:_ID_BYTES], content[_ID_BYTES:])
 
 
-def is_key_name(name: str) -> bool:
-    """Whether a text may name a key."""
+def _is_key_name(name: str) -> bool:
     return bool(name) and "+" not in name and not any(letter.isspace() for letter in name)
 
 
@@ -180,7 +174,7 @@ def read_key(text: str) -> VerifierKey:
     name, _, rest = text.strip().partition("+")
     said, _, encoded = rest.partition("+")
     content = decoded(encoded)
-    if not is_key_name(name) or len(content) != _KEY_BYTES + 1 or content[0] not in (LOG, WITNESS):
+    if not _is_key_name(name) or len(content) != _KEY_BYTES + 1 or content[0] not in (LOG, WITNESS):
         raise UnreadableNote(
             f"expected a verifier key NAME+ID+BASE64 of an Ed25519 key, found {text!r:.120}"
         )

@@ -6,19 +6,18 @@ import json
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventstore.chain import Range, inclusion_ranges, nodes
-from eventstore.store import EventStore
+from eventstore.chain import inclusion_ranges, nodes
 from lifecycle.rules.impact import definition_text
 from lifecycle.state.workflow import PLAN
 from service.errors import InvalidOption, NotFound
-from service.proofs.checkpoint import Checkpoint, leaves
+from service.proofs.checkpoint import Checkpoint, leaves, text_at
 from service.proofs.note import CheckpointDenied, Note, UnreadableNote, decoded, read_note
-from service.proofs.relation import ADOPTED, APPROVED, RESULTS
 from service.reading.log import WorkflowLog
 
 if TYPE_CHECKING:
@@ -26,30 +25,71 @@ if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
 
 
+ADOPTED, APPROVED = "results.adopted", "amendment.approved"
+RESULTS = ("stage.completed", ADOPTED)
 _PART = re.compile(
     r"(?P<stage>[^/]+)\.(?:outputs/(?P<file>.+)|metrics/(?P<task>.+)/(?P<metric>[^/]+))"
 )
 _VERSION = re.compile(r"v?([1-9][0-9]{0,18})", re.ASCII)
-_COMPLETED = "completed"
 #: A file that is longer is not put into a proof, not even whole.
 _MOST_OF_FILE = 1_000_000
+#: A proof is to be at most so long, to lie beside a figure. What does not fit is proven by digest.
+MOST_BYTES = 2560
 
 
-@dataclass(frozen=True, slots=True)
-class Grounds:
+def prove(
+    log: WorkflowLog, what: str, checkpoint: Checkpoint, note: Note, *, whole: bool = False
+) -> Proof:
+    """Return the proof of ``what`` under a checkpoint of the log.
+
+    ``what`` is ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in it, an output's path,
+    ``stage-3.metrics/TASK/NAME``, a stage, an amendment, or a version. Texts that would make it
+    longer than `MOST_BYTES` are left out, unless it is to be ``whole``. Raises `NotFound`, and
+    `CheckpointDenied` if the log is not the one of the checkpoint.
+    """
+    grounds = _grounds_of(log, what, checkpoint.size)
+    path = _path(log, grounds.version, checkpoint)
+    leaf = text_at(log.store, log.stream, grounds.version)
+    proof = Proof(grounds.version - 1, path, leaf, note, claim=grounds.claim)
+    for text in grounds.texts:
+        longer = replace(proof, texts=(*proof.texts, text))
+        fits = len(str(longer).encode("utf-8", "surrogateescape")) <= MOST_BYTES
+        if (whole or fits) and text not in proof.texts:
+            proof = longer
+    return proof
+
+
+def _path(log: WorkflowLog, version: int, checkpoint: Checkpoint) -> tuple[bytes, ...]:
+    """Return the hashes that lead from a version to the root of the checkpoint."""
+    size, whole = checkpoint.size, (0, checkpoint.size)
+    if version > size:
+        raise InvalidOption(
+            f"expected a checkpoint of at least {version} events, found one of {size}", size=size
+        )
+    path = inclusion_ranges(version - 1, size)
+    found = nodes(leaves(log.store, log.stream, size), {whole, *path})
+    if found.get(whole) != checkpoint.root:
+        raise CheckpointDenied(
+            f"the log is not the one of which the checkpoint of {size} events was signed; "
+            "`wfctl fsck` says more",
+            size=size,
+        )
+    return tuple(found[place] for place in path)
+
+
+class _Grounds(NamedTuple):
     """The version of the event that is proven, what is claimed of it, and what it rests on.
 
-    ``texts`` are in the order in which they are left out where a proof would be too long: the
-    last first.
+    ``texts`` are in the order in which they are left out if a proof would be too long: the last
+    first.
     """
 
     version: int
-    claim: dict[str, str] = field(default_factory=dict)
-    texts: tuple[bytes, ...] = ()
+    claim: dict[str, str]
+    texts: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(NamedTuple):
     """The event that recorded what a stage found, and the definition that was in force then."""
 
     event: RecordedEvent
@@ -66,7 +106,7 @@ class _Result:
 
 @dataclass(slots=True)
 class _Seen:
-    """Where the events stand that a proof may show: by hash, and by what they are of."""
+    """The places of the events that a proof may show: by hash, and by what they are of."""
 
     versions: dict[str, int] = field(default_factory=dict)
     #: Of each stage its completion, and the adoptions since, each of some outputs: newest first.
@@ -85,37 +125,29 @@ class _Seen:
             self.proposals.setdefault(event.data["amendment"], event.version)
 
 
-def grounds_of(log: WorkflowLog, what: str, upto: int) -> Grounds:
-    """Return what proves ``what`` among the first ``upto`` events; raises `NotFound`.
-
-    ``what`` is ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in it, an output's path,
-    ``stage-3.metrics/TASK/NAME``, a stage, an amendment, or a version.
-    """
+def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
+    """Return what proves ``what`` among the first ``upto`` events; raises `NotFound`."""
     version = _VERSION.fullmatch(what)
     if version is not None:
         log.require(int(version[1]))
-        return Grounds(int(version[1]))
+        return _Grounds(int(version[1]), {}, ())
     seen, state = _Seen(), None
     for event, state in log.steps(upto=upto):
         seen.take(event, state)
     if state is None:
         raise NotFound("the log holds no workflow, of which something could be proven")
-    if what in seen.proposals or (what == PLAN and state.plan is not None):
-        return _of_amendment(log, seen, state, what)
-    return _of_result(log, seen, state, what)
+    if what not in seen.proposals and (what != PLAN or state.plan is None):
+        return _of_result(log, seen, state, what)
+    approved = seen.versions.get(state.amendments[what].approval)
+    if approved is None:
+        return _Grounds(1 if what == PLAN else seen.proposals[what], {}, ())
+    return _Grounds(approved, {}, (_statement(log, approved),))
 
 
-def _of_amendment(log: WorkflowLog, seen: _Seen, state: Workflow, id_: str) -> Grounds:
-    version = seen.versions.get(state.amendments[id_].approval)
-    if version is None:
-        return Grounds(1 if id_ == PLAN else seen.proposals[id_])
-    return Grounds(version, texts=(_statement(log, version),))
-
-
-def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> Grounds:
+def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Grounds:
     result, claim = _named(seen, what)
     status = state.stage(result.stage).status
-    if status != _COMPLETED:
+    if status != "completed":
         raise NotFound(
             f"{result.stage} is {status}: its result counts no longer. `wfctl prove "
             f"{result.event.version}` proves that it was recorded.",
@@ -123,7 +155,7 @@ def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> Gro
             status=status,
         )
     texts = tuple(_texts(log, seen, state, result, claim)) if result.rests_on else ()
-    return Grounds(result.event.version, claim, texts)
+    return _Grounds(result.event.version, claim, texts)
 
 
 def _texts(
@@ -145,7 +177,14 @@ def _texts(
 def _content(
     log: WorkflowLog, state: Workflow, result: _Result, claim: dict[str, str]
 ) -> Iterator[bytes]:
-    named = _file_named(state, result, claim)
+    """Yield the file that a value is claimed in, if it lies here as it was recorded."""
+    named: dict[str, Any] | None = None
+    source = state.stage(result.stage).source
+    if "pointer" in claim:
+        outputs = result.event.data["outputs"]
+        named = next(one for one in outputs if one["path"] == claim["output"])
+    elif "metric" in claim and source is not None:
+        named = (source.tasks or {}).get("record")
     root = log.approvals.root
     if named is None or root is None:
         return
@@ -154,21 +193,6 @@ def _content(
         content = place.read_bytes()
         if sha256(content).hexdigest() == named["sha256"]:
             yield content
-
-
-def _file_named(state: Workflow, result: _Result, claim: dict[str, str]) -> dict[str, Any] | None:
-    """Return path and digest of the file that a value is claimed in, None for another claim."""
-    if "pointer" in claim:
-        outputs = result.event.data["outputs"]
-        return next(dict(one) for one in outputs if one["path"] == claim["output"])
-    source = state.stage(result.stage).source if "metric" in claim else None
-    return (source.tasks or {}).get("record") if source is not None else None
-
-
-def text_at(store: EventStore, stream: str, version: int) -> bytes:
-    """Return the text of an event as it was hashed."""
-    raw = next(iter(store.raw(stream, after=version - 1, upto=version)))
-    return raw.text.encode("utf-8", "surrogateescape")
 
 
 def _statement(log: WorkflowLog, version: int) -> bytes:
@@ -196,9 +220,9 @@ def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
             for one in paths:
                 if one in known:
                     return result, {"output": one, **({"pointer": pointer} if sharp else {})}
-    paths = tuple(dict.fromkeys(one["path"] for r in every for one in r.event.data["outputs"]))
+    there = dict.fromkeys(one["path"] for r in every for one in r.event.data["outputs"])
     raise NotFound(
-        f"expected an output of a completed stage ({', '.join(paths) or 'none yet'}), a stage, an "
+        f"expected an output of a completed stage ({', '.join(there) or 'none yet'}), a stage, an "
         f"amendment or a version, found {what!r}",
         what=what,
     )
@@ -250,12 +274,10 @@ WORDS = (
 FIRST_LINE = "c2sp.org/tlog-proof@v1"
 FORM = 2
 #: The names of what a proof may claim beside its leaf: texts all of them.
-CLAIMS = frozenset({"output", "pointer", "task", "metric"})
+_CLAIMS = frozenset({"output", "pointer", "task", "metric"})
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})", re.ASCII)
 _EXTRA = "extra "
-_MOST_BYTES = 1_000_000
-_MOST_EXTRA = 10_000_000
-_MOST_PATH = 63
+_MOST_BYTES, _MOST_EXTRA, _MOST_PATH = 1_000_000, 10_000_000, 63
 _HASH_BYTES = 32
 
 
@@ -279,18 +301,10 @@ class Proof:
         head |= {"claim": self.claim} if self.claim else {}
         said = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
         content = b"".join((said.encode("utf-8", "surrogateescape"), b"\n", self.leaf, *self.texts))
-        path = "".join(f"{_base64(one)}\n" for one in self.path)
-        extra = _base64(_packed(content))
+        packing = zlib.compressobj(9, zdict=WORDS)
+        extra = b64encode(packing.compress(content) + packing.flush()).decode()
+        path = "".join(f"{b64encode(one).decode()}\n" for one in self.path)
         return f"{FIRST_LINE}\n{_EXTRA}{extra}\nindex {self.index}\n{path}\n{self.note}"
-
-
-def _packed(content: bytes) -> bytes:
-    packing = zlib.compressobj(9, zdict=WORDS)
-    return packing.compress(content) + packing.flush()
-
-
-def _base64(content: bytes) -> str:
-    return b64encode(content).decode()
 
 
 def read_proof(content: bytes) -> Proof:
@@ -303,17 +317,13 @@ def read_proof(content: bytes) -> Proof:
         raise UnreadableNote(f"expected {FIRST_LINE!r} and a checkpoint, found {first!r:.80}")
     if not lines or not lines[0].startswith(_EXTRA):
         raise UnreadableNote("expected a line of extra data, which holds the events, found none")
-    index, path = _place(lines[1:])
-    said, texts = _unpacked(decoded(lines[0].removeprefix(_EXTRA)))
-    leaf, *others = texts
-    return Proof(index, path, leaf, read_note(note), tuple(others), said.get("claim", {}))
-
-
-def _place(lines: Sequence[str]) -> tuple[int, tuple[bytes, ...]]:
-    index = _INDEX.fullmatch(lines[0]) if lines else None
-    if index is None or len(lines) > _MOST_PATH:
+    extra, *places = lines
+    index = _INDEX.fullmatch(places[0]) if places else None
+    if index is None or len(places) > _MOST_PATH:
         raise UnreadableNote(f"expected 'index N' and at most {_MOST_PATH} hashes")
-    return int(index[1]), tuple(map(_hash, lines[1:]))
+    path = tuple(map(_hash, places[1:]))
+    claim, (leaf, *texts) = _unpacked(decoded(extra.removeprefix(_EXTRA)))
+    return Proof(int(index[1]), path, leaf, read_note(note), tuple(texts), claim)
 
 
 def _hash(text: str) -> bytes:
@@ -323,7 +333,8 @@ def _hash(text: str) -> bytes:
     return found
 
 
-def _unpacked(packed: bytes) -> tuple[dict[str, Any], list[bytes]]:
+def _unpacked(packed: bytes) -> tuple[dict[str, str], list[bytes]]:
+    """Return the claim of a proof, and its texts."""
     unpacking = zlib.decompressobj(zdict=WORDS)
     try:
         content = unpacking.decompress(packed, _MOST_EXTRA)
@@ -341,7 +352,8 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], list[bytes]]:
             f"expected the extra data of a proof of form {FORM}, found another. A proof of form 1 "
             "shows texts and not how they belong together; `wfctl prove` makes one of today."
         )
-    return said, list(_cut(texts, said["lengths"]))
+    ends = list(accumulate(said["lengths"], initial=0))
+    return said.get("claim", {}), [texts[begin:end] for begin, end in pairwise(ends)]
 
 
 def _is_head(said: Any, size: int) -> bool:
@@ -353,58 +365,5 @@ def _is_head(said: Any, size: int) -> bool:
         return False
     if not all(type(one) is int and one > 0 for one in lengths) or sum(lengths) != size:
         return False
-    return isinstance(claim, dict) and claim.keys() <= CLAIMS and _are_texts(claim.values())
-
-
-def _are_texts(values: Any) -> bool:
-    return all(isinstance(one, str) for one in values)
-
-
-def _cut(texts: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
-    begin = 0
-    for length in lengths:
-        yield texts[begin : begin + length]
-        begin += length
-
-
-#: A proof is to be at most so long, to lie beside a figure. What does not fit is proven by digest.
-MOST_BYTES = 2560
-
-
-def prove(
-    log: WorkflowLog, what: str, checkpoint: Checkpoint, note: Note, *, whole: bool = False
-) -> Proof:
-    """Return the proof of ``what`` under a checkpoint of the log.
-
-    Texts that would make it longer than `MOST_BYTES` are left out, unless it is to be ``whole``.
-    Raises `NotFound`, and `CheckpointDenied` where the log is not the one of the checkpoint.
-    """
-    grounds = grounds_of(log, what, checkpoint.size)
-    leaf, path = _leaf(log.store, log.stream, grounds.version, checkpoint)
-    proof = Proof(grounds.version - 1, path, leaf, note, claim=grounds.claim)
-    for text in grounds.texts:
-        longer = replace(proof, texts=(*proof.texts, text))
-        fits = len(str(longer).encode("utf-8", "surrogateescape")) <= MOST_BYTES
-        if (whole or fits) and text not in proof.texts:
-            proof = longer
-    return proof
-
-
-def _leaf(
-    store: EventStore, stream: str, version: int, checkpoint: Checkpoint
-) -> tuple[bytes, tuple[bytes, ...]]:
-    size, whole = checkpoint.size, (0, checkpoint.size)
-    if version > size:
-        raise InvalidOption(
-            f"expected a checkpoint of at least {version} events, found one of {size}", size=size
-        )
-    path = inclusion_ranges(version - 1, size)
-    wanted: set[Range] = {whole, *path}
-    found = nodes(leaves(store, stream, size), wanted)
-    if found.get(whole) != checkpoint.root:
-        raise CheckpointDenied(
-            f"the log is not the one of which the checkpoint of {size} events was signed; "
-            "`wfctl fsck` says more",
-            size=size,
-        )
-    return text_at(store, stream, version), tuple(found[place] for place in path)
+    texts = isinstance(claim, dict) and all(isinstance(one, str) for one in claim.values())
+    return texts and claim.keys() <= _CLAIMS

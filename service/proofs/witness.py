@@ -8,49 +8,40 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.chain import EMPTY, consistency_ranges, is_consistent, nodes
 from eventstore.store import EventStore
 from service.errors import InvalidOption, NotFound
-from service.proofs.checkpoint import Checkpoint, KeptNote, leaves, read_checkpoint
-from service.proofs.note import (
-    LOG,
-    Note,
-    NotWitnessed,
-    UnreadableNote,
-    UnverifiedNote,
-    VerifierKey,
-    decoded,
-    read_key,
-    read_note,
-    read_signatures,
-    verified,
+from service.proofs import note as notes
+from service.proofs.checkpoint import (
+    Checkpoint,
+    KeptNote,
+    leaves,
+    read_checkpoint,
+    state_folder,
+    witness_signer,
 )
-from service.proofs.signing import state_folder, witness_signer
+from service.proofs.note import Note, NotWitnessed, UnreadableNote, VerifierKey, read_note
 from service.root.disk import locked, write_whole
 
 #: What the protocol calls the type of a conflict's answer.
 SIZE_TYPE = "text/x.tlog.size"
-_TEXT = "text/plain; charset=utf-8"
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})", re.ASCII)
 _MOST_PROOF = 63
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer of the protocol: a status of HTTP, a body and its type."""
 
     status: int
     body: str
-    kind: str = _TEXT
+    kind: str = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class CosignRequest:
+class _CosignRequest(NamedTuple):
     """A request to cosign: the size it says the witness knows, a proof, and a checkpoint."""
 
     old: int
@@ -59,8 +50,7 @@ class CosignRequest:
     checkpoint: Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class WitnessedLog:
+class WitnessedLog(NamedTuple):
     """A log that a witness was told of: its keys, and the note that was cosigned last."""
 
     origin: str
@@ -73,14 +63,6 @@ class WitnessedLog:
         return read_checkpoint(read_note(self.note.encode())) if self.note is not None else None
 
 
-class _Refused(Exception):
-    """A request that is not cosigned, with the status of the protocol."""
-
-    def __init__(self, status: int, body: str, kind: str = _TEXT) -> None:
-        super().__init__(body)
-        self.reply = Reply(status, body, kind)
-
-
 class Witness:
     """The witness of this login; ``now`` gives the seconds of POSIX."""
 
@@ -90,26 +72,24 @@ class Witness:
 
     def watch(self, key: VerifierKey) -> WitnessedLog:
         """Take in a log by its public key; what was seen of it before stays."""
-        if key.kind != LOG:
+        if key.kind != notes.LOG:
             raise UnreadableNote(f"expected the key of a log, found that of a witness: {key}")
         with self._locked():
-            seen = self.seen(key.name)
-            keys = tuple(dict.fromkeys([*(seen.keys if seen else ()), str(key)]))
-            new = WitnessedLog(key.name, keys, seen.note if seen else None)
+            seen = self.seen(key.name) or WitnessedLog(key.name, ())
+            new = seen._replace(keys=tuple(dict.fromkeys([*seen.keys, str(key)])))
             self._keep(new)
         return new
 
     def seen(self, origin: str) -> WitnessedLog | None:
-        """Return what is known of a log, None where the witness was not told of it."""
+        """Return what is known of a log, None if the witness was not told of it."""
         try:
-            return _seen(json.loads(self._path(origin).read_text("utf-8")))
+            return _seen(self._path(origin))
         except FileNotFoundError:
             return None
 
     def all_seen(self) -> Iterator[WitnessedLog]:
         """Yield every log that the witness was told of."""
-        for path in sorted(self._folder.glob("*.json")):
-            yield _seen(json.loads(path.read_text("utf-8")))
+        yield from map(_seen, sorted(self._folder.glob("*.json")))
 
     def latest(self, origin_hash: str) -> str:
         """Return the note cosigned last for an origin, given as SHA-256 in hex; or `NotFound`."""
@@ -121,67 +101,60 @@ class Witness:
     def answer(self, body: bytes) -> Reply:
         """Return the answer to a request ``add-checkpoint``; what is cosigned is kept first."""
         try:
-            request = read_request(body)
+            request = _read_request(body)
             with self._locked():
                 return self._cosigned(request)
         except UnreadableNote as error:
             return Reply(400, f"{error.message}\n")
-        except _Refused as refused:
-            return refused.reply
+        except notes.UnverifiedNote as error:
+            return Reply(403, f"{error.message}\n")
 
-    def _cosigned(self, request: CosignRequest) -> Reply:
-        seen = self._known(request)
-        _require_growth(request, seen.checkpoint)
-        signer, now = witness_signer(), self._now()
-        line = signer.cosigned(request.note.text, now)
-        trusted = {(key.name, key.key_id) for key in map(read_key, seen.keys)}
-        theirs = [s for s in request.note.signatures if (s.name, s.key_id) in trusted]
-        self._keep(
-            WitnessedLog(seen.origin, seen.keys, str(Note(request.note.text, (*theirs, line))))
-        )
-        return Reply(200, line.line())
-
-    def _known(self, request: CosignRequest) -> WitnessedLog:
+    def _cosigned(self, request: _CosignRequest) -> Reply:
         seen = self.seen(request.checkpoint.origin)
         if seen is None:
-            raise _Refused(404, "this witness was not told of a log of that origin\n")
-        try:
-            verified(request.note, map(read_key, seen.keys))
-        except UnverifiedNote as error:
-            raise _Refused(403, f"{error.message}\n") from error
-        return seen
+            return Reply(404, "this witness was not told of a log of that origin\n")
+        keys = [notes.read_key(key) for key in seen.keys]
+        notes.verified(request.note, keys)
+        refused = _refused(request, seen.checkpoint)
+        if refused is not None:
+            return refused
+        line = witness_signer().cosigned(request.note.text, self._now())
+        theirs = [s for s in request.note.signatures if any(key.made(s) for key in keys)]
+        self._keep(seen._replace(note=str(Note(request.note.text, (*theirs, line)))))
+        return Reply(200, line.line())
 
     def _locked(self) -> Any:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return locked(self._folder / "lock")
 
     def _keep(self, seen: WitnessedLog) -> None:
-        content = {"origin": seen.origin, "keys": list(seen.keys), "note": seen.note}
-        text = json.dumps(content, indent=1, ensure_ascii=False)
+        text = json.dumps(seen._asdict(), indent=1, ensure_ascii=False)
         write_whole(self._path(seen.origin), text.encode() + b"\n")
 
     def _path(self, origin: str) -> Path:
         return self._folder / f"{sha256(origin.encode()).hexdigest()}.json"
 
 
-def _require_growth(request: CosignRequest, known: Checkpoint | None) -> None:
+def _refused(request: _CosignRequest, known: Checkpoint | None) -> Reply | None:
+    """Return the answer to a checkpoint that does not grow from the one that is known."""
     old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
     if request.old > new.size:
-        raise _Refused(400, "the old size is larger than that of the checkpoint\n")
+        return Reply(400, "the old size is larger than that of the checkpoint\n")
     if request.old != old.size:
-        raise _Refused(409, f"{old.size}\n", SIZE_TYPE)
+        return Reply(409, f"{old.size}\n", SIZE_TYPE)
     if new.size == 0 and new.root != EMPTY:
-        raise _Refused(422, "a checkpoint without events has the root of the empty tree\n")
+        return Reply(422, "a checkpoint without events has the root of the empty tree\n")
     if not is_consistent(old.size, old.root, new.size, new.root, request.proof):
-        raise _Refused(422, "the checkpoint does not follow from the one seen before: a fork\n")
+        return Reply(422, "the checkpoint does not follow from the one seen before: a fork\n")
+    return None
 
 
-def _seen(kept: dict[str, Any]) -> WitnessedLog:
+def _seen(path: Path) -> WitnessedLog:
+    kept = json.loads(path.read_text("utf-8"))
     return WitnessedLog(str(kept["origin"]), tuple(map(str, kept["keys"])), kept["note"])
 
 
-def read_request(body: bytes) -> CosignRequest:
-    """Return the request that a body is; raises `UnreadableNote`."""
+def _read_request(body: bytes) -> _CosignRequest:
     head, blank, rest = body.partition(b"\n\n")
     if not blank:
         raise UnreadableNote("expected an old size, a proof, an empty line and a checkpoint")
@@ -193,11 +166,12 @@ def read_request(body: bytes) -> CosignRequest:
             f"and {len(proof)} lines"
         )
     note = read_note(rest)
-    return CosignRequest(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))
+    return _CosignRequest(
+        int(old[1]), tuple(map(notes.decoded, proof)), note, read_checkpoint(note)
+    )
 
 
-_SECONDS = 30
-_MOST_BYTES = 1_000_000
+_SECONDS, _MOST_BYTES = 30, 1_000_000
 _DONE, _NOT_FOUND, _CONFLICT = 200, 404, 409
 
 
@@ -221,9 +195,13 @@ def cosignature(
     key: VerifierKey,
 ) -> Note:
     """Return the note with the cosignature of the witness at ``url``; raises `NotWitnessed`."""
-    reply = _post(url, request_of(store, stream, checkpoint, note, 0))
+    reply = _sent(url, "add-checkpoint", request_of(store, stream, checkpoint, note, 0))
     if reply.status == _CONFLICT:
-        old = _size(reply.body, url)
+        said = reply.body.strip()
+        if not said.isdecimal() or len(said) > 19:
+            text = f"{url}: expected the size it knows, found {reply.body!r:.80}"
+            raise NotWitnessed(text, url=url)
+        old = int(said)
         if old > checkpoint.size:
             raise NotWitnessed(
                 f"{url} has seen {old} events of this log, found {checkpoint.size}: the log was "
@@ -231,22 +209,21 @@ def cosignature(
                 url=url,
                 seen=old,
             )
-        reply = _post(url, request_of(store, stream, checkpoint, note, old))
+        reply = _sent(url, "add-checkpoint", request_of(store, stream, checkpoint, note, old))
     if reply.status != _DONE:
         raise NotWitnessed(
             f"{url} did not cosign the checkpoint ({reply.status}): {reply.body.strip():.300}",
             url=url,
             status=reply.status,
         )
-    theirs = tuple(one for one in read_signatures(reply.body) if key.made(one))
-    verified(Note(note.text, theirs), [key])
+    theirs = tuple(one for one in notes.read_signatures(reply.body) if key.made(one))
+    notes.verified(Note(note.text, theirs), [key])
     return Note(note.text, (*note.signatures, *theirs))
 
 
 def last_seen(url: str, origin: str) -> KeptNote:
     """Return the checkpoint that a witness cosigned last; raises `NotWitnessed`."""
-    asked = f"{_prefix(url)}/{sha256(origin.encode()).hexdigest()}/checkpoint"
-    reply = _sent(urllib.request.Request(asked))
+    reply = _sent(url, f"{sha256(origin.encode()).hexdigest()}/checkpoint")
     if reply.status == _NOT_FOUND:
         raise NotWitnessed(
             f"{url} has never cosigned a log of the origin {origin}: this log was not sent to it, "
@@ -259,18 +236,11 @@ def last_seen(url: str, origin: str) -> KeptNote:
     return KeptNote(f"the witness {url}", reply.body.encode())
 
 
-def _post(url: str, body: bytes) -> Reply:
-    asked = f"{_prefix(url)}/add-checkpoint"
-    return _sent(urllib.request.Request(asked, data=body, method="POST"))
-
-
-def _prefix(url: str) -> str:
+def _sent(url: str, path: str, body: bytes | None = None) -> Reply:
+    """Return the answer to a GET, or to a POST of a body; raises `NotWitnessed`."""
     if not url.startswith(("http://", "https://")):
         raise InvalidOption(f"expected http://… or https://… of a witness, found {url!r:.80}")
-    return url.rstrip("/")
-
-
-def _sent(request: urllib.request.Request) -> Reply:
+    request = urllib.request.Request(f"{url.rstrip('/')}/{path}", data=body)
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as reply:
             return Reply(reply.status, reply.read(_MOST_BYTES).decode("utf-8", "replace"))
@@ -281,22 +251,14 @@ def _sent(request: urllib.request.Request) -> Reply:
         raise NotWitnessed(f"{request.full_url}: the witness was not reached: {error}") from error
 
 
-def _size(body: str, url: str) -> int:
-    text = body.strip()
-    if not text.isdecimal() or len(text) > 19:
-        raise NotWitnessed(f"{url}: expected the size it knows, found {body!r:.80}", url=url)
-    return int(text)
-
-
 def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
     """Return the public keys that texts are, or that the files they name hold."""
-    return [read_key(text if "+" in text else _content(text)) for text in texts]
-
-
-def _content(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidOption(
-            f"expected a public key NAME+ID+BASE64 or a file that holds one, found {path!r:.80}"
-        ) from error
+    keys: list[VerifierKey] = []
+    for text in texts:
+        try:
+            keys.append(notes.read_key(text if "+" in text else Path(text).read_text("utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOption(
+                f"expected a public key NAME+ID+BASE64 or a file that holds one, found {text!r:.80}"
+            ) from error
+    return keys

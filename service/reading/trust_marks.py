@@ -21,7 +21,7 @@ from eventstore.private import read_regular
 from eventstore.store import EventStore, Head, Raw
 from projections.words.came_about import Item
 from projections.words.text import utc_seconds
-from service.consent.pins import place_of
+from service.consent.approvals import place_of
 from service.root import known_logs
 from service.root.disk import locked, system_clock, utc_text, write_whole
 from service.root.root import Root

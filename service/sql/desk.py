@@ -1,4 +1,4 @@
-"""The port to a connection at which questions are asked, and the one to a log in a SQLite file."""
+"""A connection to a log in a SQLite file, at which questions are asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from eventstore.sqlite.connection import meaning, reader
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
@@ -21,38 +21,6 @@ class QueryResult(NamedTuple):
 
     columns: list[str]
     rows: Iterator[Sequence[Any]]
-
-
-class Desk(Protocol):
-    """A connection at which questions are asked; what it makes, it makes for itself alone."""
-
-    @property
-    def dialect(self) -> str:
-        """``sqlite`` or ``postgresql``."""
-        ...
-
-    def make(self, statement: str) -> None:
-        """Carry out a statement of ours, before any question."""
-        ...
-
-    def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Put rows into a temporary table."""
-        ...
-
-    def one(self, statement: str) -> Any:
-        """Return the first column of the first row of a statement of ours, None without any."""
-        ...
-
-    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
-        """Return what one reading statement yields; from the first on, nothing can be written.
-
-        Parameters are spelt ``:name``. Raises `SqlRefused`, `SqlWrong`, `SqlTooLong`.
-        """
-        ...
-
-    def close(self) -> None:
-        """Forget everything."""
-        ...
 
 
 def expect_reading(sql: str, words: frozenset[str]) -> None:
@@ -78,7 +46,7 @@ _SEVERAL = "You can only execute one statement at a time."
 
 
 class SqliteDesk:
-    """See `Desk`."""
+    """A connection at which questions are asked; what it makes, it makes for itself alone."""
 
     dialect = "sqlite"
 
@@ -89,16 +57,15 @@ class SqliteDesk:
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._connection.execute("PRAGMA temp_store = MEMORY")
         self._connection.execute("BEGIN")
-        self._refused = False
+        self._refused = self._guarded = False
         self._end = 0.0
-        self._guarded = False
 
     def make(self, statement: str) -> None:
-        """See `Desk`."""
+        """Carry out a statement of ours, before any question."""
         self._connection.execute(statement)
 
     def one(self, statement: str) -> Any:
-        """See `Desk`."""
+        """Return the first column of the first row of a statement of ours, None without any."""
         try:
             row = self._connection.execute(statement).fetchone()
         except sqlite3.Error as error:
@@ -106,13 +73,16 @@ class SqliteDesk:
         return row[0] if row is not None else None
 
     def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """See `Desk`."""
+        """Put rows into a temporary table."""
         if rows:
             places = ", ".join("?" * len(rows[0]))
             self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({places})", rows)
 
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
-        """See `Desk`."""
+        """Return what one reading statement yields; from the first on, nothing can be written.
+
+        Parameters are spelt ``:name``. Raises `SqlRefused`, `SqlWrong`, `SqlTooLong`.
+        """
         expect_reading(sql, _READS)
         self._guard()
         self._end = time.monotonic() + seconds
@@ -132,7 +102,7 @@ class SqliteDesk:
             raise self._meaning(error, seconds) from error
 
     def _guard(self) -> None:
-        """From here on nothing but reading; a question that takes too long is interrupted."""
+        """Allow nothing but reading from here on; what takes too long is interrupted."""
         if self._guarded:
             return
         self._connection.execute("PRAGMA query_only = ON")
@@ -166,5 +136,5 @@ class SqliteDesk:
         return meaning(error, self.path, _WAIT)
 
     def close(self) -> None:
-        """See `Desk`."""
+        """Forget everything."""
         self._connection.close()

@@ -28,16 +28,10 @@ _ANSWER = (
 #: Types that no column of a function's answer can have.
 _PSEUDO = frozenset({"record", "void", "cstring"})
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+_Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def may_all(connection: Connection) -> bool:
-    """Return whether the login is a superuser."""
-    row = connection.execute(_MAY_ALL).fetchone()
-    return row is not None and bool(row[0])
-
-
-def make_role(connection: Connection) -> None:
+def _make_role(connection: _Connection) -> None:
     """Make the role and its function. Both are gone with the transaction, which never commits."""
     role = f"wfctl_question_{secrets.token_hex(8)}"
     schemas = "SELECT quote_ident(s) FROM unnest(current_schemas(false)) s"
@@ -53,7 +47,7 @@ def make_role(connection: Connection) -> None:
         connection.execute(statement.encode())
 
 
-def handed_over(connection: Connection, question: str) -> tuple[str, list[str]]:
+def _handed_over(connection: _Connection, question: str) -> tuple[str, list[str]]:
     """Return the statement by which the role answers a question, and the answer's columns.
 
     The question is parsed here and not carried out. Raises `psycopg.Error`.
@@ -70,7 +64,7 @@ def handed_over(connection: Connection, question: str) -> tuple[str, list[str]]:
     return f"SELECT * FROM pg_temp.wfctl_answer({literal}) t({listed})", names
 
 
-def _columns(connection: Connection, question: str) -> tuple[list[str], list[str]]:
+def _columns(connection: _Connection, question: str) -> tuple[list[str], list[str]]:
     server = connection.pgconn
     described = server.prepare(b"", question.encode())
     if described.status == ExecStatus.COMMAND_OK:
@@ -80,12 +74,8 @@ def _columns(connection: Connection, question: str) -> tuple[list[str], list[str
     found = range(described.nfields)
     names = [(described.fname(n) or b"").decode() for n in found]
     kinds = [(described.ftype(n), described.fmod(n)) for n in found]
-    return names, [_spelt(connection, *kind) for kind in kinds]
-
-
-def _spelt(connection: Connection, type_: int, modifier: int) -> str:
-    row = connection.execute("SELECT format_type(%s::oid, %s)", (type_, modifier)).fetchone()
-    return str(row[0]) if row is not None else "text"
+    spelt = (connection.execute("SELECT format_type(%s::oid, %s)", kind) for kind in kinds)
+    return names, [str(row[0]) for cursor in spelt for row in cursor]
 
 
 _CHUNK = 1000
@@ -102,7 +92,7 @@ _PARSING = "exec_parse_message"
 
 
 class PostgresDesk:
-    """See `Desk`."""
+    """See `SqliteDesk`."""
 
     dialect = "postgresql"
 
@@ -110,54 +100,51 @@ class PostgresDesk:
         self.address = address
         self._connection = connect(address)
         self.make("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
-        self._may_all = may_all(self._connection)
+        self._may_all = bool(self.one(_MAY_ALL))
         self._guarded = False
         self._cursors = 0
 
     def make(self, statement: str) -> None:
-        """See `Desk`."""
-        self._execute(statement)
+        """See `SqliteDesk`."""
+        self._connection.execute(statement)
 
     def one(self, statement: str) -> Any:
-        """See `Desk`."""
-        row = self._execute(statement).fetchone()
+        """See `SqliteDesk`."""
+        row = self._connection.execute(statement).fetchone()
         return row[0] if row is not None else None
 
     def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """See `Desk`."""
+        """See `SqliteDesk`."""
         copied = f"COPY {table} FROM STDIN"
         with self._connection.cursor().copy(copied) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
-        """See `Desk`."""
+        """See `SqliteDesk`."""
         expect_reading(sql, _READS)
         if not self._guarded:
             if self._may_all:
-                make_role(self._connection)
+                _make_role(self._connection)
             self.make("SET TRANSACTION READ ONLY")
             self._guarded = True
         self._cursors += 1
         name = f"answer_{self._cursors}"
         self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
         with self._in_time(seconds):
-            names = self._declare(name, self._filled(sql, parameters))
+            names = self._declared(name, sql, parameters)
             first = self._fetch(name)
         columns = names or [column.name for column in first.description or ()]
         return QueryResult(columns, self._rows(name, first.fetchall(), seconds))
 
-    def _filled(self, sql: str, parameters: dict[str, Any]) -> str:
-        if not parameters:
-            return sql
-        spelt = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
-        return psycopg.ClientCursor(self._connection).mogrify(spelt, parameters)
-
-    def _declare(self, name: str, sql: str) -> list[str] | None:
+    def _declared(self, name: str, sql: str, parameters: dict[str, Any]) -> list[str] | None:
         """Declare a cursor, which takes one statement that reads; return names it cannot tell."""
         names = None
+        if parameters:
+            spelt = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+            sql = psycopg.ClientCursor(self._connection).mogrify(spelt, parameters)
         if self._may_all:
-            sql, names = handed_over(self._connection, sql)
+            sql, names = _handed_over(self._connection, sql)
         # Binary goes by the protocol that refuses a second statement, such as a COMMIT.
         statement = f"DECLARE {name} NO SCROLL CURSOR FOR {sql}"
         self._connection.cursor().execute(statement.encode(), binary=True)
@@ -170,10 +157,7 @@ class PostgresDesk:
                 rows = self._fetch(name).fetchall()
 
     def _fetch(self, name: str) -> psycopg.Cursor[tuple[Any, ...]]:
-        return self._execute(f"FETCH {_CHUNK} FROM {name}")
-
-    def _execute(self, statement: str) -> psycopg.Cursor[tuple[Any, ...]]:
-        return self._connection.execute(statement)
+        return self._connection.execute(f"FETCH {_CHUNK} FROM {name}")
 
     @contextmanager
     def _in_time(self, seconds: float) -> Iterator[None]:
@@ -199,7 +183,7 @@ class PostgresDesk:
         return meaning(error, self.address, seconds)
 
     def close(self) -> None:
-        """See `Desk`."""
+        """See `SqliteDesk`."""
         self._connection.close()
 
 

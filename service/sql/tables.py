@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from contextlib import closing, contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Table, and_, bindparam, delete, insert, select
+import sqlalchemy as sa
+from sqlalchemy import Connection, Table, delete
 
 from eventstore.store import StoredFold
 from eventstore.tables import folds
@@ -26,10 +27,16 @@ from lifecycle.state.workflow import Workflow
 from migrations.upgrade import database_of
 from projections.history.checkpoint import NAME, VERSION
 from projections.history.rows import CarriedRows, HistoryRows, Key, Row
-from projections.history.tables import history
+from projections.history.tables import VIEWS, columns_of, history, view
 from service.reading import sealing
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
+
+if TYPE_CHECKING:
+    from service.sql.desk import SqliteDesk
+    from service.sql.postgres import PostgresDesk
+
+    Desk = SqliteDesk | PostgresDesk
 
 #: Events a transaction: others who write wait no longer than these take.
 CHUNK = 1000
@@ -37,31 +44,12 @@ CHUNK = 1000
 Rows = dict[str, dict[Key, Row]]
 
 
-@dataclass(frozen=True, slots=True)
-class TablesProgress:
-    """How far the tables have come: 0 where they hold nothing that counts."""
+class TablesProgress(NamedTuple):
+    """How far the tables have come: 0 if they hold nothing that counts."""
 
-    version: int
-    state: Workflow | None
-    carried: CarriedRows
-
-
-def _nothing() -> TablesProgress:
-    return TablesProgress(0, None, CarriedRows())
-
-
-def checkpoint_of(kept: StoredFold | None) -> TablesProgress:
-    """Return the checkpoint that the stored fold holds; one that is none counts for nothing."""
-    if kept is None:
-        return _nothing()
-    try:
-        found = orjson.loads(kept.state)
-        state = sealing.from_values(found["state"])
-        if type(state.head) is not int or state.head != kept.version:
-            return _nothing()
-        return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
-    except UNFOLDABLE:
-        return _nothing()
+    version: int = 0
+    state: Workflow | None = None
+    carried: CarriedRows | None = None
 
 
 class HistoryTables:
@@ -76,9 +64,15 @@ class HistoryTables:
         return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
     def _counting(self, kept: StoredFold | None) -> TablesProgress:
-        found = checkpoint_of(kept)
+        """Return the checkpoint that the stored fold holds; another content counts for nothing."""
         head = self.log.store.head(self.log.stream)
-        return found if head is not None and found.version <= head.version else _nothing()
+        with suppress(*UNFOLDABLE):
+            if kept is not None and head is not None and kept.version <= head.version:
+                found = orjson.loads(kept.state)
+                state = sealing.from_values(found["state"])
+                if type(state.head) is int and state.head == kept.version:
+                    return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
+        return TablesProgress()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
         """Yield the rows that the log makes, now or as of a moment; the tables are not read."""
@@ -104,7 +98,7 @@ class HistoryTables:
             if not start.version:
                 raise
         self._drop()
-        return self._go_on(_nothing(), limit)
+        return self._go_on(TablesProgress(), limit)
 
     def rebuild(self) -> int:
         """Make the rows of the stream anew, from its first event; return of how many events."""
@@ -115,11 +109,15 @@ class HistoryTables:
         with database_of(self.address).writing() as connection:
             self._clear(connection)
 
+    @property
+    def _own(self) -> sa.ColumnElement[bool]:
+        """Which row of the stored folds is the checkpoint, of whatever version."""
+        return sa.and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
+
     def _clear(self, connection: Connection) -> None:
         for table in history.tables.values():
             connection.execute(delete(table).where(table.c.stream == self.log.stream))
-        own = and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
-        connection.execute(delete(folds).where(own))
+        connection.execute(delete(folds).where(self._own))
 
     def _go_on(self, start: TablesProgress, limit: int | None = None) -> int:
         rows, reached, count = HistoryRows(self.log.stream, start.carried), start.version, 0
@@ -136,7 +134,7 @@ class HistoryTables:
         return count
 
     def _write(self, rows: HistoryRows, reached: int, state: Workflow) -> bool:
-        """Write rows and checkpoint, both or neither; False where somebody else was quicker."""
+        """Write rows and checkpoint, both or neither; False if somebody else was quicker."""
         content = {"state": orjson.Fragment(sealing.to_bytes(state)),
                    "carried": rows.carried.to_dict()}  # fmt: skip
         fold = StoredFold(self.log.stream, NAME, VERSION, state.head, orjson.dumps(content))
@@ -144,40 +142,29 @@ class HistoryTables:
             if not self._advance(connection, fold, reached):
                 return False
             for name, found in rows.taken().items():
-                _put(connection, history.tables[name], found)
+                table, values = history.tables[name], list(found.values())
+                keys = [column.name for column in table.primary_key]
+                if "version" not in keys:  # the others are of events, which never change
+                    chosen = (table.c[key] == sa.bindparam(f"key_{key}") for key in keys)
+                    named = [{f"key_{key}": row[key] for key in keys} for row in values]
+                    connection.execute(delete(table).where(*chosen), named)
+                connection.execute(sa.insert(table), values)
         return True
 
     def _advance(self, connection: Connection, fold: StoredFold, reached: int) -> bool:
-        own = and_(folds.c.stream == fold.stream, folds.c.reducer == NAME)
+        own = self._own
         if reached == 0:
-            self._require_current_format(connection)
+            # What another version of this program left cannot be gone on from.
+            other = delete(folds).where(own, folds.c.reducer_version != VERSION)
+            if connection.execute(other).rowcount:
+                self._clear(connection)
             if connection.execute(folds.select().where(own)).first() is not None:
                 return False
         # No UPDATE: a writer's role may not have the right to it.
         elif connection.execute(delete(folds).where(own, folds.c.version == reached)).rowcount != 1:
             return False
-        connection.execute(insert(folds).values(fold._asdict()))
+        connection.execute(sa.insert(folds).values(fold._asdict()))
         return True
-
-    def _require_current_format(self, connection: Connection) -> None:
-        """Take away what another version of this program left: it cannot be gone on from."""
-        other = and_(
-            folds.c.stream == self.log.stream,
-            folds.c.reducer == NAME,
-            folds.c.reducer_version != VERSION,
-        )
-        if connection.execute(delete(folds).where(other)).rowcount:
-            self._clear(connection)
-
-
-def _put(connection: Connection, table: Table, rows: dict[Key, Row]) -> None:
-    keys = [column for column in table.primary_key if column.name != "version"]
-    if len(keys) == len(list(table.primary_key)):  # the others are of events, which never change
-        chosen = and_(*(column == bindparam(f"key_{column.name}") for column in keys))
-        values = [{f"key_{column.name}": row[column.name] for column in keys}
-                  for row in rows.values()]  # fmt: skip
-        connection.execute(delete(table).where(chosen), values)
-    connection.execute(insert(table), list(rows.values()))
 
 
 #: Seconds that one of these may take: their answer is bounded by the history.
@@ -255,9 +242,46 @@ WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted', 'results.cha
 JSON_COLUMNS = frozenset({"affected", "changes", "data", "evidence", "job_ids"})
 
 
+#: How both engines spell the types of the history's columns.
+_TYPES = {sa.Text: "TEXT", sa.BigInteger: "BIGINT", sa.Double: "DOUBLE PRECISION"}
+
+
+@contextmanager
+def inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Desk]:
+    """Open a desk whose views show one workflow's history, up to a moment."""
+    with closing(_desk(address)) as desk:
+        _show(desk, HistoryTables(address, log), at)
+        yield desk
+
+
+def _desk(address: Path | str) -> Desk:
+    if isinstance(address, Path):
+        from service.sql.desk import SqliteDesk
+
+        return SqliteDesk(address)
+    from service.sql.postgres import PostgresDesk
+
+    return PostgresDesk(address)
+
+
+def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
+    if at is None:  # the last version as the desk sees it, from its first look on for good
+        stream = tables.log.stream.replace("'", "''")
+        at = desk.one(f"SELECT max(version) FROM events WHERE stream = '{stream}'")
+    for table in VIEWS.values():
+        declared = (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
+        desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
+    for rows in tables.folded(at):
+        for name, found in rows.items():
+            columns = columns_of(history.tables[name])
+            desk.fill(name, [[row.get(column) for column in columns] for row in found.values()])
+    for name in VIEWS:
+        desk.make(f"CREATE TEMPORARY VIEW {name} AS {view(name, desk.dialect)}")
+
+
 _MEND = "`wfctl db project --rebuild` makes the rows anew"
 #: Table → key → a digest of the row, good for this process alone.
-Held = dict[str, dict[Key, int]]
+_Held = dict[str, dict[Key, int]]
 
 
 def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
@@ -269,10 +293,7 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
     held = _held(address, log.stream)
     if tables.checkpoint().version != upto:  # somebody writes them now, who checked what he read
         return
-    wrong: dict[str, Key] = {}
-    for rows in tables.folded(upto):
-        for name, found in rows.items():
-            _compare(name, found, held[name], wrong)
+    wrong = _wrong(tables.folded(upto), held)
     for name, left in held.items():
         if name in wrong or left:
             key = wrong.get(name) or next(iter(left))
@@ -281,26 +302,26 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
             yield Finding(log.stream, version, None, "history_changed", said)
 
 
-def _compare(
-    name: str, rows: Mapping[Key, Row], held: dict[Key, int], wrong: dict[str, Key]
-) -> None:
-    for row in rows.values():
-        key, digest = _digest(history.tables[name], row)
-        if held.pop(key, None) != digest:
-            wrong.setdefault(name, key)
+def _wrong(folded: Iterator[Rows], held: _Held) -> dict[str, Key]:
+    """Return the first row of each table that is held otherwise; leave what is held too much."""
+    wrong: dict[str, Key] = {}
+    for name, found in chain.from_iterable(rows.items() for rows in folded):
+        for key, digest in (_digest(history.tables[name], row) for row in found.values()):
+            if held[name].pop(key, None) != digest:
+                wrong.setdefault(name, key)
+    return wrong
 
 
-def _held(address: Path | str, stream: str) -> Held:
+def _held(address: Path | str, stream: str) -> _Held:
     with database_of(address).reading() as connection:
         driver = connection.connection.driver_connection
         if isinstance(driver, sqlite3.Connection):  # what somebody wrote need not be sound text
             driver.text_factory = lambda text: text.decode("utf-8", "replace")
-        return {name: _rows(connection, table, stream) for name, table in history.tables.items()}
-
-
-def _rows(connection: Connection, table: Table, stream: str) -> dict[Key, int]:
-    asked = select(table).where(table.c.stream == stream)
-    return dict(_digest(table, row) for row in connection.execute(asked).mappings())
+        held: _Held = {}
+        for name, table in history.tables.items():
+            asked = connection.execute(sa.select(table).where(table.c.stream == stream))
+            held[name] = dict(_digest(table, row) for row in asked.mappings())
+        return held
 
 
 def _digest(table: Table, row: Mapping[Any, Any]) -> tuple[Key, int]:

@@ -18,16 +18,14 @@ from eventstore.sqlite.store import open_store
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from migrations.upgrade import upgrade
-from projections.exports.formats import FORMATS
-from projections.exports.plain import ExportSource
+from projections.exports.formats import FORMATS, ExportSource
 from projections.files import progress_log, state_document
 from projections.screens.watch_view import frame, graph
 from service.questions.blame import blame
 from service.questions.causes import causes_of
 from service.root.disk import utc_text
 from service.sql import tables as questions
-from service.sql.inquiry import inquiry
-from service.sql.tables import HistoryTables
+from service.sql.tables import HistoryTables, inquiry
 from service.writing.report import report
 from tests.history.chronicle import ADA, AGENT, AGREE, STREAM, Chronicle, Deed
 from tests.history.shapes import shaped_like

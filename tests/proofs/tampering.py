@@ -180,7 +180,7 @@ def _of_the_place() -> Iterator[tuple[str, Change]]:
         "place: an unsigned note",
         lambda k: replace(
             k.proof,
-            note=Note(k.proof.note.text, (replace(k.proof.note.signatures[0], key_id=b"1234"),)),
+            note=Note(k.proof.note.text, (k.proof.note.signatures[0]._replace(key_id=b"1234"),)),
         ),
     )
     yield (
@@ -188,7 +188,7 @@ def _of_the_place() -> Iterator[tuple[str, Change]]:
         lambda k: replace(
             k.proof,
             note=Note(
-                k.proof.note.text, (replace(k.proof.note.signatures[0], signature=b"\0" * 64),)
+                k.proof.note.text, (k.proof.note.signatures[0]._replace(signature=b"\0" * 64),)
             ),
         ),
     )

@@ -12,10 +12,16 @@ from eventstore.chain import ZERO
 from eventstore.codec import digest
 from eventstore.memory import MemoryStore
 from eventstore.store import Cargo, Raw
-from service.proofs.checkpoint import Checkpoint, KeptNote, first_hash, leaves, origin_of
+from service.proofs.checkpoint import (
+    Checkpoint,
+    KeptNote,
+    first_hash,
+    leaves,
+    log_signer,
+    origin_of,
+)
 from service.proofs.judging import JudgedNotes, judge
 from service.proofs.note import Note
-from service.proofs.signing import log_signer
 from service.proofs.witness import Witness, request_of
 from tests.eventstore.support import SCHEMA, claim, note, ticking
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from service.proofs.checkpoint import log_signer, witness_signer
 from service.proofs.note import (
     Note,
     Signature,
@@ -15,7 +16,6 @@ from service.proofs.note import (
     read_note,
     verified,
 )
-from service.proofs.signing import log_signer, witness_signer
 
 #: The example of c2sp.org/signed-note.
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

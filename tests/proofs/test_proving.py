@@ -293,8 +293,8 @@ def test_a_proof_under_a_checkpoint_that_was_cosigned_asks_for_the_witness(
     computed: Place, tmp_path: Path
 ) -> None:
     """A witness that is named must have signed."""
+    from service.proofs.checkpoint import witness_signer
     from service.proofs.note import Note, read_note
-    from service.proofs.signing import witness_signer
 
     found = computed.done("checkpoint")
     note, signer = read_note(found["checkpoint"].encode()), witness_signer()

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from eventstore.chain import EMPTY, Frontier, consistency_ranges, leaf_hash, nodes
-from service.proofs.checkpoint import Checkpoint, read_checkpoint
+from service.proofs.checkpoint import Checkpoint, log_signer, read_checkpoint, witness_signer
 from service.proofs.note import Note, read_key, read_note, read_signatures, verified
-from service.proofs.signing import log_signer, witness_signer
 from service.proofs.witness import Reply, Witness
 from service.proofs.witness_server import WitnessServer
 from tests.cli.support import Place
