@@ -206,7 +206,7 @@ TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 _COMMANDS = {
     "cli.commands": "amend append audit compare dispatch drift events export init log plan session "
     "stage status tasks verify why",
-    "cli.commands.machine": "beginning changes reads rehydrating",
+    "cli.commands.machine": "beginning changes reads",
     "cli.frame": "checkpoints writes",
     "cli.program": "app",
     "cli.terminal": "briefing talk",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from cli.commands.machine.following import MachineFollower
+    from cli.commands.machine.reads import MachineFollower
     from projections.screens.watch_view import View
 
 
@@ -293,7 +293,7 @@ def watch(
 
 
 def _machine(root: Reading, machine: str) -> MachineFollower:
-    from cli.commands.machine.following import MachineFollower
+    from cli.commands.machine.reads import MachineFollower
 
     return MachineFollower(root.machine(machine), root.root.path, _BACK)
 
