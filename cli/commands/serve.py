@@ -204,7 +204,7 @@ def _stream_of(url: str, stream: str) -> Opening:
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 #: What the commands behind the tools load, by room; imported once, before the first call.
 _COMMANDS = {
-    "cli.commands": "amend append audit compare dispatch drift events export init log plan session "
+    "cli.commands": "amend append audit compare dispatch drift events export init plan session "
     "stage status tasks verify why",
     "cli.commands.machine": "beginning changes reads",
     "cli.frame": "checkpoints writes",

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": (PORCELAIN, "cli.commands.init:import"),
     "status": (PORCELAIN, "cli.commands.status:status"),
     "show": (PORCELAIN, "cli.commands.tasks:show"),
-    "log": (PORCELAIN, "cli.commands.log:log"),
+    "log": (PORCELAIN, "cli.commands.events:log"),
     "logs": (PORCELAIN, "cli.commands.tasks:logs"),
     "tasks": (PORCELAIN, "cli.commands.tasks:tasks"),
     "metrics": (PORCELAIN, "cli.commands.tasks:metrics"),
