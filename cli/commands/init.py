@@ -247,9 +247,11 @@ def _tell(output: Output, adoption: ImportResult, options: WriteOptions) -> None
     kinds = Counter(finding.kind for finding in findings).most_common()
     lines = [
         *_table(output, findings),
-        f"{'would import' if options.dry_run else 'imported'} {outcome.state.id}: "
-        f"{data['events']} events ({types['line.imported']} of lines, "
-        f"{types['state.imported']} of states)",
+        (
+            f"{'would import' if options.dry_run else 'imported'} {outcome.state.id}: "
+            f"{data['events']} events ({types['line.imported']} of lines, "
+            f"{types['state.imported']} of states)"
+        ),
         f"findings: {', '.join(f'{number} {kind}' for kind, number in kinds) or 'none'}",
     ]
     position = outcome.events[-1].position if outcome.events else None
