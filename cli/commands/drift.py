@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,13 +17,11 @@ from cli.terminal.output import Output
 from lifecycle.state.workflow import Stage
 from projections.words.account import account, to_dicts
 from service.errors import NotFound
-from service.files.foreign_changes import Foreign, ForeignChanges, closing
+from service.files.foreign_changes import ForeignChanges, closing
 from service.files.workflow_files import STATE
-from service.writing.workflow_service import Service
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from service.files.drift_commands import Launched
 
 OnlyFile = Annotated[Text, argument("[FILE]", "Only this file.")]
 Detected = Annotated[
@@ -40,7 +39,11 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
 
     with reading(context) as workflow:
         changes = ForeignChanges(workflow.root, workflow.log)
-        found = [_told(changes, change) for change in changes.waiting(file)]
+        names = ("file", "kind", "base", "detected", "kept_as")
+        found: list[Change] = [
+            {name: getattr(one, name) for name in names} | {"differences": changes.explained(one)}
+            for one in changes.waiting(file)
+        ]
         output = workflow.output
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
@@ -58,38 +61,17 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         raise typer.Exit(FINDINGS)
 
 
-def _told(changes: ForeignChanges, change: Foreign) -> Change:
-    return {
-        "file": change.file,
-        "kind": change.kind,
-        "base": change.base,
-        "detected": change.detected,
-        "kept_as": change.kept_as,
-        "differences": changes.explained(change),
-    }
-
-
-def _lines(change: Change, output: Output) -> list[str]:
-    where = (
-        f"detected at version {change['detected']}, kept as {change['kept_as']}"
-        if change["detected"] is not None
-        else "on the disk, not yet recorded"
-    )
+def _lines(change: Change, output: Output) -> Iterator[str]:
+    where = "on the disk, not yet recorded"
+    if change["detected"] is not None:
+        where = f"detected at version {change['detected']}, kept as {change['kept_as']}"
     since = f"as of version {change['base']} of the log"
-    return [
-        f"{output.style(change['file'], '1')}: {change['kind']} ({since}; {where})",
-        *(f"  {_difference(difference)}" for difference in change["differences"]),
-    ]
-
-
-def _difference(difference: Change) -> str:
-    name, kind = difference["field"], difference["kind"]
-    old, new = (json.dumps(difference[side], ensure_ascii=False) for side in ("old", "new"))
-    if kind == "added":
-        return f"{name}: added {new}"
-    if kind == "removed":
-        return f"{name}: removed {old}"
-    return f"{name}: {old} -> {new}" + (" (order)" if kind == "order" else "")
+    yield f"{output.style(change['file'], '1')}: {change['kind']} ({since}; {where})"
+    for one in change["differences"]:
+        kind = one["kind"]
+        old, new = (json.dumps(one[side], ensure_ascii=False) for side in ("old", "new"))
+        told = {"added": f"added {new}", "removed": f"removed {old}"}.get(kind, f"{old} -> {new}")
+        yield f"  {one['field']}: {told}{' (order)' if kind == 'order' else ''}"
 
 
 def adopt(
@@ -101,47 +83,37 @@ def adopt(
     evidence: Text = option("TEXT", "What shows that a stage is completed."),
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
+    from reconciler.files.by_hand import borne_out
+
     with writing(context, options.dry_run) as (service, output):
-        change, changes = _chosen(service, file, detected, options.dry_run)
-        found = changes.adoption(change, only or [], evidence, _launched(service))
+
+        def launched(stage: Stage) -> list[tuple[Payload, str]]:
+            return borne_out(service.root.path, service.state(), stage, service.clock())
+
+        if not options.dry_run:
+            # What is still on the disk is recorded before.
+            service.files.bring_up_to_date()
+        changes = ForeignChanges(service.root, service.log)
+        waiting = [one for one in changes.waiting(file) if detected in (None, one.detected)]
+        waiting = [one for one in waiting if one.kind != "appended"]
+        _require(waiting, file, detected)
+        change = waiting[-1]
+        found = changes.adoption(change, only or [], evidence, launched)
         last = closing(change, found)
         options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
         tell(output, service.handle(*found.commands, *last, options=options), options)
 
 
-def _launched(service: Service) -> Launched:
-    def look(stage: Stage) -> list[tuple[Payload, str]]:
-        from reconciler.files.by_hand import borne_out
-
-        return borne_out(service.root.path, service.state(), stage, service.clock())
-
-    return look
-
-
-def _chosen(
-    service: Service, file: str, detected: int | None, dry_run: bool
-) -> tuple[Foreign, ForeignChanges]:
-    """Return the change to be decided; what is still on the disk is recorded before."""
-    if not dry_run:
-        service.files.bring_up_to_date()
-    changes = ForeignChanges(service.root, service.log)
-    waiting = [
-        change
-        for change in changes.waiting(file)
-        if detected in (None, change.detected) and change.kind != "appended"
-    ]
-    if not waiting:
-        raise _nothing(file, detected)
-    return waiting[-1], changes
-
-
-def _nothing(file: str, detected: int | None) -> NotFound:
+def _require(found: Sequence[object], file: str, detected: int | None) -> None:
+    """Raise `NotFound` if nothing waits for a decision."""
     when = f" that was detected at version {detected}" if detected is not None else ""
-    return NotFound(
-        f"no change of {file}{when} waits for a decision; `wfctl drift show` lists those that do",
-        file=file,
-        detected=detected,
-    )
+    if not found:
+        raise NotFound(
+            f"no change of {file}{when} waits for a decision; `wfctl drift show` lists those that "
+            "do",
+            file=file,
+            detected=detected,
+        )
 
 
 def revert(
@@ -160,7 +132,7 @@ def revert(
             for one in service.state().drifts
             if file in (None, one.file) and detected in (None, one.version)
         ]
-        if detected is not None and not meant:
-            raise _nothing(file or "any file", detected)
+        if detected is not None:
+            _require(meant, file or "any file", detected)
         line = f"wfctl drift revert{f' {file}' if file else ''}"
         tell(output, decide(service, meant, line, key, options), options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,34 +41,25 @@ def start(
         if resumed.briefing is None:
             tell(output, resumed.outcome, options)
             return
-        state = resumed.outcome.state
         output.result(
             resumed.to_dict(),
-            lambda: _resumed(resumed, output),
-            state=state,
+            lambda: "\n".join(_resumed(resumed, output)),
+            state=resumed.outcome.state,
             actions=resumed.briefing.actions,
         )
 
 
-def _resumed(resumed: Resumed, output: Output) -> str:
+def _resumed(resumed: Resumed, output: Output) -> Iterator[str]:
     from cli.terminal import briefing
 
-    session = resumed.outcome.state.session
-    lines = [f"session {session.count} started"]
+    yield f"session {resumed.outcome.state.session.count} started"
     if resumed.environment is not None:
         seconds = resumed.environment["seconds"]
-        lines.append(f"init.sh: ready after {seconds} s ({resumed.environment['output']})")
-    lines += _section("log", resumed.log_tail)
-    lines += _section("git log", resumed.git_log or ())
+        yield f"init.sh: ready after {seconds} s ({resumed.environment['output']})"
+    for title, lines in (("log", resumed.log_tail), ("git log", resumed.git_log)):
+        yield from [f"{title}:", *(f"  {line}" for line in lines)] if lines else ()
     if resumed.briefing is not None:
-        lines.append(briefing.text(resumed.briefing, output, False))
-    return "\n".join(lines)
-
-
-def _section(title: str, lines: tuple[str, ...]) -> Iterator[str]:
-    if lines:
-        yield f"{title}:"
-        yield from (f"  {line}" for line in lines)
+        yield briefing.text(resumed.briefing, output, False)
 
 
 def end(
@@ -91,26 +82,18 @@ def show(
         found = sessions(workflow.log.steps(upto=view))
         state = workflow.state(view)
         if number is not None:
-            found = [_of_number(found, number)]
-        data: Any = [one.to_dict() for one in found]
-        output = workflow.output
-        output.result(
-            {"sessions": data, "session_config": state.session_config},
-            lambda: "\n".join(_line(one) for one in found) or "wfctl kept no session yet",
-            state=state,
-        )
-
-
-def _of_number(found: list[SessionRecord], number: int) -> SessionRecord:
-    for one in found:
-        if one.number == number:
-            return one
-    kept = ", ".join(str(one.number) for one in found) or "none"
-    raise NotFound(
-        f"no session {number} that wfctl kept: there is {kept}. `wfctl audit costs` lists those of "
-        "an imported log too",
-        session=number,
-    )
+            kept = ", ".join(str(one.number) for one in found) or "none"
+            found = [one for one in found if one.number == number][:1]
+            if not found:
+                raise NotFound(
+                    f"no session {number} that wfctl kept: there is {kept}. `wfctl audit costs` "
+                    "lists those of an imported log too",
+                    session=number,
+                )
+        told = [one.to_dict() for one in found]
+        text = "\n".join(map(_line, found)) or "wfctl kept no session yet"
+        data = {"sessions": told, "session_config": state.session_config}
+        workflow.output.result(data, lambda: text, state=state)
 
 
 def _line(one: SessionRecord) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from cli.frame.deciding import Key, Overrule, overruling_of
-from cli.frame.options import Stage, Text, Writes, argument, option
+from cli.frame.options import FINDINGS, Stage, Text, Writes, argument, option
 from cli.frame.workspace import engine
 from cli.frame.writes import claim, issue, tell, through, write
 from lifecycle.payload import models as p
@@ -18,7 +18,6 @@ from lifecycle.rules.flat import payload_of
 if TYPE_CHECKING:
     from cli.terminal.output import Output
     from reconciler.verification.verify import Verification
-    from service.writing.stream_writer import WriteOptions
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
 Attempt = Annotated[Text, option("--attempt", "ID", "The attempt; else the one under way.")]
@@ -79,13 +78,10 @@ def verify(context: typer.Context, stage: Stage) -> None:
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         found = verify_again(jobs, state, state.stage(stage))
-        output.result(
-            {"stage": stage, **found.to_dict()},
-            lambda: "\n".join(_checks(found, output)),
-            state=state,
-        )
+        text = "\n".join(_checks(found, output))
+        output.result({"stage": stage, **found.to_dict()}, lambda: text, state=state)
     if found.problems:
-        raise typer.Exit(7)
+        raise typer.Exit(FINDINGS)
 
 
 def _checks(found: Verification, output: Output) -> Iterator[str]:
@@ -132,30 +128,23 @@ def fail(
     """preparing, running or post_processing -> failed."""
     values = {"stage": stage, "error": error, "category": category}
     command = cast(p.StageFailed, payload_of(p.StageFailed.type, values))
-    if stop:
-        _fail_and_stop(context, stage, error, options, command.category)
-    else:
+    if not stop:
         write(context, options, command)
+        return
+    from reconciler.control.stopping import fail_and_stop
+
+    kind = command.category
+    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, kind))
 
 
 def cancel(
     context: typer.Context, options: Writes, stage: Stage, reason: Text = option("TEXT", "Why.")
 ) -> None:
     """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
-    error = f"cancelled: {reason}" if reason else "cancelled"
-    _fail_and_stop(context, stage, error, options)
-
-
-def _fail_and_stop(
-    context: typer.Context,
-    stage: str,
-    error: str,
-    options: WriteOptions,
-    category: p.Category | None = None,
-) -> None:
     from reconciler.control.stopping import fail_and_stop
 
-    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, category))
+    error = f"cancelled: {reason}" if reason else "cancelled"
+    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, None))
 
 
 def retry(

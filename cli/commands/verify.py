@@ -11,7 +11,6 @@ from cli.frame.deciding import Decision, DecisionKey, decide
 from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import reading, writing
 from lifecycle.payload import models as p
-from lifecycle.state.workflow import Stage
 from projections.words.account import Deviation, stale
 from reconciler.files.freshness import deviations, told
 from service.errors import InvalidOption
@@ -67,30 +66,22 @@ def _adopt(
     key: Path | None,
 ) -> None:
     from cli.frame.writes import tell
+    from reconciler.attempt.markers import digests
+    from reconciler.files.freshness import changed_results
 
     if not stages or not reason:
         raise InvalidOption("--adopt takes the stages whose results it is about, and a --reason")
     with writing(context, options.dry_run) as (service, output):
         root, state = service.root.path, service.state()
-        found = [(id_, _changed(root, state.stage(id_))) for id_ in stages]
-        decisions = [
-            Decision(p.ResultsAdopted(stage=id_, outputs=now, reason=reason), id_, _asks(id_, now))
-            for id_, now in found
-            if now
-        ]
+        decisions: list[Decision] = []
+        for id_ in stages:
+            changed = changed_results(root, state.stage(id_), deep=True)
+            found = digests(root, [one.path for one in changed])
+            now = [p.FileDigest(path=f.path, size=f.size, sha256=f.sha256) for f in found]
+            lines = [f"{id_}: results that were changed afterwards count as they are:"]
+            lines += [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
+            if now:
+                command = p.ResultsAdopted(stage=id_, outputs=now, reason=reason)
+                decisions.append(Decision(command, id_, "\n".join(lines)))
         line = f"wfctl verify {' '.join(stages)} --adopt --reason TEXT"
         tell(output, decide(service, decisions, line, key, options), options)
-
-
-def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
-    from reconciler.attempt.markers import digests
-    from reconciler.files.freshness import changed_results
-
-    paths = [one.path for one in changed_results(root, stage, deep=True)]
-    found = digests(root, paths)
-    return [p.FileDigest(path=one.path, size=one.size, sha256=one.sha256) for one in found]
-
-
-def _asks(id_: str, now: list[p.FileDigest]) -> str:
-    files = [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
-    return "\n".join([f"{id_}: results that were changed afterwards count as they are:", *files])
