@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": (PORCELAIN, "cli.commands.export:export"),
     "machine": (PORCELAIN, ""),
     "list": (PORCELAIN, "cli.commands.listing:list"),
-    "inbox": (PORCELAIN, "cli.commands.inbox:inbox"),
+    "inbox": (PORCELAIN, "cli.commands.listing:inbox"),
     "mcp": (PORCELAIN, "cli.commands.serve:mcp"),
     "agent": (PORCELAIN, ""),
     "demo": (PORCELAIN, "cli.demo.command:demo"),
