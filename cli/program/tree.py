@@ -75,8 +75,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 _GROUPS: dict[str, tuple[str, ...]] = {
     "agent": (
         "The plugin for an agent's client: claude, codex, gemini, opencode, other.",
-        "agent.installing install uninstall",
-        "agent.hook hook",
+        "agent install uninstall hook",
     ),
     "amend": (
         "Definitional changes: proposed, then decided.",
