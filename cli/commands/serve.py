@@ -162,8 +162,8 @@ def _of_server(url: str) -> list[ServedRoot]:
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 #: What the commands behind the tools load, by room; imported once, before the first call.
 _COMMANDS = {
-    "cli.commands": "amend append audit compare dispatch drift events export init plan session "
-    "stage status tasks verify why",
+    "cli.commands": "amend append audit compare dispatch drift events export init "
+    "stage status tasks why",
     "cli.commands.machine": "beginning changes reads",
     "cli.frame": "checkpoints writes",
     "cli.program": "app",
