@@ -224,7 +224,6 @@ def _ask_once(unfinished: list[Unfinished], given: dict[str, Any], root: str) ->
 
 
 def _said(root: str, *line: str) -> str:
-    """Return what a command prints; what goes wrong in it is not the client's affair."""
     from cli.main import run
 
     out = io.StringIO()

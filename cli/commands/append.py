@@ -84,7 +84,6 @@ def text_of(data: str) -> str:
 
 
 def _commands_in(source: str) -> list[Payload]:
-    """Return a command for each of the JSON lines; raises `InvalidOption`."""
     commands: list[Payload] = []
     text = text_of("-" if source == "-" else f"@{source}")
     for number, line in enumerate(text.splitlines(), 1):

@@ -36,7 +36,6 @@ Record = dict[str, Any]
 
 
 def _shown_as(kind: str, value: Any) -> str:
-    """Return a value of a column: as it is, or as the version, the time or the span that it is."""
     if kind == "version":
         return f"v{value}"
     if kind == "when":
@@ -68,6 +67,11 @@ def _cell(key: str, kind: str, record: Record) -> str:
     return _shown_as(kind, record[key])
 
 
+def _decision(record: Record) -> str:
+    who = record["signer"] or record["decided_by"]
+    return f"{record['state']} by {who}" if who else str(record["state"])
+
+
 _TRANSITIONS = _columns(
     *("version:version", "WHEN=occurred_at:when", "stage", "FROM=from_status", "TO=to_status"),
     *("AFTER=seconds:span", "WHO=actor", "WHY=reason/60"),
@@ -95,12 +99,7 @@ _AMENDMENTS = [
     *_columns("id", "type"),
     TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
     *_columns("proposed_by"),
-    TableColumn(
-        "DECISION",
-        lambda record: " by ".join(
-            filter(None, (str(record["state"]), record["signer"] or record["decided_by"]))
-        ),
-    ),
+    TableColumn("DECISION", _decision),
     *_columns("change"),
 ]
 _BYPASSES = _columns("WHEN=at:at", "kind", "WHO=actor", "what", "why")
@@ -118,7 +117,6 @@ _REFUSED = _columns("WHEN=at:when", "WHO=actor", "command", "code", "WHY=message
 
 
 def _asked(workflow: Reading, sql: str, at: Any, **given: Any) -> tuple[list[str], list[Record]]:
-    """Return the columns and the records that a question of ours yields, JSON decoded."""
     from service.sql.inquiry import inquiry
 
     with inquiry(workflow.root.address, workflow.log, at) as desk:

@@ -238,7 +238,6 @@ def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
 def _tell_restored(
     output: Output, archive: Archive, root: Root | None, state: Any, kept: Sequence[str]
 ) -> None:
-    """Print what an archive became; without a root, what it would become."""
     manifest = archive.manifest
     files = brought(manifest)
     data: dict[str, Any] = {
@@ -305,7 +304,6 @@ def salvage(
 def _show_files(
     root: Root, store: EventStore, config: Config, machines: Iterable[str], settings: Settings
 ) -> WorkflowLog:
-    """Write the files anew of the workflow, if there is one, and of machines."""
     actor, log = actor_of(settings), WorkflowLog(store, config.stream, root.path)
     if log.state() is not None:
         Service(root, log, actor).files.rebuild()

@@ -61,7 +61,6 @@ def clean(
 
 
 def _ask(jobs: Jobs, found: list[Clearing]) -> None:
-    """Ask the person at the terminal; raises `NeedsConsent` if nobody agrees."""
     from cli.frame.consent import asked_at_terminal
 
     total = sum(one.size for one in found)

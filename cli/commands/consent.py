@@ -87,7 +87,6 @@ def _explain(key: Path, line: str) -> None:
 
 
 def _decided(service: Service, key: Path, line: str, dry_run: bool) -> dict[str, Any]:
-    """Propose the policy and ask for consent to it, unless it is so already."""
     from cli.frame.proposal import AskedChanges, command_of
     from service.writing import amendments as decisions
     from service.writing.stream_writer import WriteOptions

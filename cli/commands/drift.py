@@ -109,7 +109,6 @@ def adopt(
 
 
 def _require(found: Sequence[object], file: str, detected: int | None) -> None:
-    """Raise `NotFound` if nothing waits for a decision."""
     when = f" that was detected at version {detected}" if detected is not None else ""
     if not found:
         raise NotFound(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from service.reading.selection import Selection
     from service.reading.stream_log import StreamLog
 
+Files = list[Path] | None
 Record = dict[str, Any]
 #: So many findings say what is wrong; of a damaged log each row may be one.
 _SHOWN = 100
@@ -84,7 +85,6 @@ def _print(
     view: Moment | None,
     pager: bool = False,
 ) -> None:
-    """Print records as the options say; ``told`` are their short form and their line."""
     given, output = context.params, workflow.output
     if given["brief"] is not None:
         from cli.frame.brief import Newest
@@ -130,7 +130,6 @@ def of_machine(root: Reading, machine: str) -> Reading:
 
 
 def _recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
-    """Return the recorded events, and with ``follow`` those to come."""
     store, stream = workflow.log.store, workflow.log.stream
     if not follow:
         return store.read(stream)
@@ -259,9 +258,7 @@ def _printer(output: Output, relative: bool) -> Callable[[Record], str]:
 
 def fsck(
     context: typer.Context,
-    checkpoint: list[Path] | None = option(
-        "FILE", "Hold the log against a checkpoint kept elsewhere."
-    ),
+    checkpoint: Files = option("FILE", "Hold the log against a checkpoint kept elsewhere."),
     witness: Texts = option("URL", "Hold the log against what a witness saw last."),
     public_key: Texts = option("KEY", "A key whose checkpoints count too, or a file of it."),
     protocol: bool = option("Say too whether the log could have come about."),
@@ -339,7 +336,6 @@ def schema(
 
 
 def _of_machines(only: str | None = None) -> Record:
-    """Return the schemas of machines that are shipped, by ``TYPE.NAME``."""
     from projections.machines.description import schemas
     from service.machines.completing import SHIPPED, shipped
 
@@ -403,7 +399,6 @@ def _check(context: typer.Context, code: int, machine: str | None) -> None:
 
 
 def _findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
-    """Yield what is not as the log says: of a machine, or of all that the root has."""
     from cli.commands.machine import reads
     from service.machines.log import ids
 

@@ -116,7 +116,6 @@ def _source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) ->
 
 
 def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
-    """Return a file on record, None where it is not here any more or another."""
     from service.root.safe_open import OutsideRoot, content_within
 
     try:
@@ -163,7 +162,6 @@ def _archive(
 
 
 def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
-    """Return the files that go along: of the kinds named all, else all up to a size."""
     from reconciler.attempt.markers import digests
     from reconciler.errors import MissingInput
     from service.handover.carried import KINDS, MOST_BYTES, Choice, chosen
@@ -237,7 +235,6 @@ def _put(
     chunks: Iterable[bytes],
     state: Callable[[], Workflow | None] = lambda: None,
 ) -> None:
-    """Write an export to its file, and say so; else to stdout."""
     if file is None or str(file) == "-":
         if reader.output.settings.format is Format.JSON:
             raise InvalidOption(

@@ -222,7 +222,6 @@ def _only_of_a_folder(context: typer.Context) -> None:
 
 
 def _place(place: Path, dry_run: bool) -> Path:
-    """Return the folder that becomes the root, made if ``--into`` names a new one."""
     if place.exists() or not place.parent.is_dir():
         return place
     if dry_run:

@@ -126,7 +126,6 @@ def _record(root: Path | None, state: Workflow | None, note: str | None = None) 
 
 
 def _on_disk(root: str) -> tuple[int, bool]:
-    """Return how many bytes the files below a root take, and whether these are all."""
     total = counted = 0
     for folder, _, names in os.walk(root):
         for name in names:
@@ -230,7 +229,6 @@ def inbox(
 
 
 def _answered(one: InboxItem, answer: InboxAnswer, text: str | None, given: Record) -> list[str]:
-    """Return the line of the command that does what is answered; raises `InvalidOption`."""
     line = one.lines.get(answer.value)
     if line is None:
         raise InvalidOption(

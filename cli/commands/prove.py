@@ -213,7 +213,6 @@ def _described(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
 
 
 def _against(workflow: Reading, approvals: Approvals) -> list[TrustMark]:
-    """Return what a person may declare to be well."""
     marks = marks_of(workflow.root, approvals.store, approvals.stream)
     return [one for one in marks if one.kind != SALVAGED]
 

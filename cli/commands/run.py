@@ -44,7 +44,6 @@ def show(context: typer.Context) -> None:
 
 
 def _ways(runner: dict[str, Any] | None) -> dict[str, str]:
-    """Return what can be done with a runner, and the command for it."""
     if runner is None:
         return {"start": "wfctl run --autonomous"}
     found = {"watch": "tail -f progress.log"}
@@ -154,7 +153,6 @@ class LoopOptions:
 
 
 def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
-    """Start the runner, and say how to watch, pause, resume, attach and stop it."""
     from reconciler.files.described import NoStageCommand
     from reconciler.loop.detached import start
     from reconciler.loop.run import without_commands
@@ -182,6 +180,7 @@ def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, flo
         output.result(data, lambda: "\n".join(lines), state=jobs.service.state())
 
 
+Seconds = float | None
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
 
@@ -195,9 +194,7 @@ def run(
     agent_time: float = option("S", "Seconds for one task of it.", min=0.1, default=AGENT_TIME),
     agent_name: Text = option("NAME", "Who acts, else its program's name."),
     max_parallel: int = option("N", "Independent stages at a time.", min=1, default=1),
-    time_limit: float | None = option(
-        "S", "Leave what still runs to the next session after S.", min=0
-    ),
+    time_limit: Seconds = option("S", "Leave what still runs to the next session after S.", min=0),
     report: Text = option("PATH", "Where the report goes: a free path below the root."),
     notify: Text = option(
         "CMD|URL",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from service.reading.log import WorkflowLog
 
 
+Folders = list[Path] | None
 #: Folders in a folder of workflows that are looked at.
 _FOLDERS = 2000
 
@@ -40,9 +41,7 @@ def serve(
     context: typer.Context,
     port: int | None = option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535),
     socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
-    workflows: list[Path] | None = option(
-        "DIR", "A workflow's folder, or one that holds such folders."
-    ),
+    workflows: Folders = option("DIR", "A workflow's folder, or one that holds such folders."),
 ) -> None:
     """Serve pages that show the workflows live, to this login alone. They only read.
 
@@ -112,7 +111,6 @@ def _served(settings: Settings, folders: list[Path]) -> tuple[Callable[[], list[
 
 
 def _roots(folders: list[Path]) -> Iterator[Path]:
-    """Yield the roots that are named, and those in a folder that is named."""
     for folder in folders:
         if _is_root(folder):
             yield folder.resolve()
@@ -222,7 +220,6 @@ def mcp(
 
 
 def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | None) -> None:
-    """Raise `InvalidOption` if the options do not go together or a library is missing."""
     if find_spec("mcp") is None:
         raise InvalidOption(
             "expected the package mcp, found none: install wfctl with its extra, such as "

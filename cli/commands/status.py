@@ -184,7 +184,6 @@ def _stages(
     told: dict[str, dict[str, int]],
     gone: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Return a line for each stage; of more than a screen holds, for those that want a look."""
     stages = list(state.stages.values())
     head = []
     if len(stages) > _SCREEN:

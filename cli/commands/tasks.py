@@ -124,7 +124,6 @@ def counted(
 def _printed(
     workflow: Reading, id_: str, key: str, *, err: bool, last: int | None
 ) -> tuple[str, str]:
-    """Return the file of the newest run of a task, and its last lines; raises `NotFound`."""
     found, _ = _chosen(workflow, id_, [])
     task = next((one for one in found if one.point.key == key), None)
     if task is None or not task.folder:
@@ -319,7 +318,6 @@ def _page(
 
 
 def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each field with its values; those that are empty are not shown."""
     yield "needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on]
     yield "inputs", stage.inputs
     yield "outputs", stage.outputs

@@ -136,7 +136,6 @@ def _stale(workflow: Reading) -> dict[str, list[str]]:
 
 
 def _cut(causes: Record, size: Size) -> Record:
-    """Return causes with the newest links and the nearest stages, and how many more there are."""
     links, waits = causes["chain"], causes["waits_for"]
     near = waits
     if size.stages is not None and len(waits) > size.stages:
@@ -281,7 +280,6 @@ def _page(output: Output, found: list[dict[str, Any]]) -> str:
 
 
 def _short(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return who, when, what and why, without the proof."""
     names = ("field", "value", "old", "version", "type", "actor", "agreed_by", "why")
     told = {name: entry[name] for name in names}
     return {**told, "at": utc_seconds(entry["occurred_at"])}

@@ -111,7 +111,6 @@ def _begin_one(
     notes: Sequence[str] = (),
     **more: object,
 ) -> None:
-    """Record a machine's first event and print what came of it; ``notes`` are for people."""
     root, is_there = place
     output = Output(settings_of(context))
     if options.dry_run and not is_there:
@@ -134,7 +133,6 @@ def _first_state(root: Root, command: Payload) -> Machine:
 def _beginning(
     context: typer.Context, place: Place, machine: str, options: WriteOptions
 ) -> Iterator[MachineService]:
-    """Open a root to begin a machine in; it is made if it is not there."""
     root, is_there = place
     if not is_there:
         make_root(root)
@@ -229,7 +227,6 @@ def _take_all(
     policy: dict[str, Any],
     options: WriteOptions,
 ) -> None:
-    """Take over each track; one that is here already is left as it is."""
     answers: list[dict[str, Any]] = []
     findings: list[dict[str, Any]] = []
     lines: list[str] = []

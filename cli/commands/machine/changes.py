@@ -136,7 +136,6 @@ def _carry_out(
     *commands: Payload,
     under: str | None = None,
 ) -> None:
-    """Carry out commands, all or none, under a claim if one is shown; print what they did."""
     with acting(context, machine, options.dry_run, under) as (service, output):
         tell(output, service, service.handle(*commands, options=options), options)
 

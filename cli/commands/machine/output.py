@@ -113,7 +113,6 @@ def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, An
 
 
 def _limit_reached(outcome: MachineOutcome) -> dict[str, Any]:
-    """Return what a limit did, if it did: it led elsewhere than was asked for."""
     data_of = (p.model_dump(mode="json") for p in outcome.planned)
     for data in [*(e.data for e in outcome.events), *data_of]:
         if data.get("asked") is not None:
@@ -123,7 +122,6 @@ def _limit_reached(outcome: MachineOutcome) -> dict[str, Any]:
 
 
 def _claim(outcome: MachineOutcome) -> dict[str, Any]:
-    """Return what a claim gave: the task, to whom, until when."""
     claims = [p for p in outcome.planned if isinstance(p, MachineTaskClaimed)]
     keys = {"task", "handle", "by", "until", "renew", "before"}
     return claims[-1].model_dump(mode="json", include=keys) if claims else {}

@@ -215,7 +215,6 @@ def drift(
 
 
 def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
-    """Show what waits for a decision, and what nobody recorded yet."""
     with reading(context, machine) as machines:
         known = machines.machine(machine)
         state = known.current()
@@ -234,7 +233,6 @@ def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
 
 
 def _unrecorded(look: FilesLook, state: Machine) -> list[Document]:
-    """Return what the next write takes over, and what it keeps."""
     changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
     ahead = look.foreseen() if changed else None
     becomes = [message(p.type, p.model_dump(mode="json")) for p in ahead.taken] if ahead else []
@@ -366,7 +364,6 @@ def rehydrate(
 def _print_brief(
     output: Output, root: Root, log: MachineLog, state: Machine, bound: int, resume: Document | None
 ) -> None:
-    """Print the document, with where the protocol goes on."""
     files = evidence(root.path, state)
     drift = resuming.drift_of(root, log, state)
     whole = briefing(state, files, drift, bound, resume, utc_text(system_clock()))
@@ -397,7 +394,6 @@ def _brief_lines(whole: Document) -> Iterator[str]:
 
 
 def _track_lines(resume: Document) -> Iterator[str]:
-    """Yield where a track goes on: its last task, the next, and what is late or differs."""
     if resume.get("last_task"):
         yield f"last task: {resume['last_task']}"
     if resume.get("why"):
