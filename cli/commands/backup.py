@@ -118,8 +118,16 @@ def restore(
 
     In a folder without a root it becomes that of the backup's workflow, or of its machines.
     """
+    settings, new = settings_of(context), None
     with closing(source_in(file, STORES)) as found:
-        new = _new_root(context, found, stream)
+        if settings.database_url is None or not is_server(settings.database_url):
+            try:
+                find_root(settings.start)
+            except NoRoot:
+                # What it will be must be clear before anything is made.
+                require_stream(found, stream)
+                workflow_in(found, stream)
+                new = root_at(settings.start, settings.database_url, settings.journal)
         address = new.address if new is not None else address_here(context)
         if new is not None and not dry_run:
             prepare_folder(new)
@@ -128,21 +136,6 @@ def restore(
             configure(new, workflow_in(found, stream))
     told = {"file": str(file), "target": _shown(address)}
     _tell(context, done, told, told["target"], dry_run, "restored", [] if dry_run else [_REBUILD])
-
-
-def _new_root(context: typer.Context, source: CopySource, only: str | None) -> Root | None:
-    """Return the root that is to be made, None where the log's place is known already."""
-    settings = settings_of(context)
-    if settings.database_url is not None and is_server(settings.database_url):
-        return None
-    try:
-        find_root(settings.start)
-    except NoRoot:
-        # What it will be must be clear before anything is made.
-        require_stream(source, only)
-        workflow_in(source, only)
-        return root_at(settings.start, settings.database_url, settings.journal)
-    return None
 
 
 def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run: bool) -> Copied:

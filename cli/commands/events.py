@@ -359,9 +359,13 @@ def replay(
     elif check or rebuild:
         _check(context, FINDINGS if check else 0, machine)
     elif machine is not None:
-        from cli.commands.machine import reads
+        from cli.commands.machine.output import answer
+        from projections.machines.documents import documents
 
-        reads.show(context, machine, view)
+        with reading(context, machine) as machines:
+            known = machines.machine(machine).current(view)
+            data = documents(known)
+            answer(machines.output, data, lambda: json.dumps(data, indent=2), known)
     else:
         from projections.files.state_document import document, render
 
@@ -372,16 +376,26 @@ def replay(
 
 
 def _rebuild(context: typer.Context, machine: str | None) -> None:
-    from cli.commands.machine import reads
+    from cli.commands.machine.output import acting
 
     changed: list[str] = []
     if machine is None:
-        with writing(context, dry_run=False, anywhere=True) as (service, _):
+        with writing(context, dry_run=False, anywhere=True) as (workflow, _):
+            changed += workflow.files.rebuild()
+    with reading(context) as root:
+        machines = _machines(root, machine)
+    for id_ in machines:
+        with acting(context, id_, dry_run=False) as (service, _):
             changed += service.files.rebuild()
-    changed += reads.rebuilt(context, machine)
     text = f"written anew: {', '.join(changed)}" if changed else "every file was as it should be"
-    with reading(context) as workflow:
-        workflow.output.result({"written": changed}, lambda: text, state=workflow.log.state())
+    with reading(context) as root:
+        root.output.result({"written": changed}, lambda: text, state=root.log.state())
+
+
+def _machines(root: Reading, only: str | None) -> list[str]:
+    from service.machines.log import ids
+
+    return list(ids(root.root, root.store)) if only is None else [only]
 
 
 def _check(context: typer.Context, code: int, machine: str | None) -> None:
@@ -399,18 +413,18 @@ def _check(context: typer.Context, code: int, machine: str | None) -> None:
 
 
 def _findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
-    from cli.commands.machine import reads
-    from service.machines.log import ids
+    """Yield what is not as the log says: of a machine, or of all that the root has."""
+    from service.machines.inspection import differences
 
-    root, store = workflow.root, workflow.log.store
+    machines = list(map(workflow.machine, _machines(workflow, machine)))
     yield from map(_different, workflow.files.differences() if machine is None else ())
     logs: list[StreamLog[Any]] = [workflow.log] if machine is None else []
-    logs += map(workflow.machine, ids(root, store) if machine is None else [machine])
-    for log in logs:
+    for log in (*logs, *machines):
         if log.stored_differs():
             place = f"events.db (stored fold of {log.stream})"
             yield {"file": place, "kind": "changed", "diff": ""}
-    yield from map(_different, reads.differences_of(root, store, machine))
+    for known in machines:
+        yield from map(_different, differences(workflow.root, known, known.current()))
 
 
 def _different(found: Difference | FileDifference) -> Record:

@@ -118,20 +118,15 @@ def _begun(
 def _write_example(context: typer.Context, name: str) -> None:
     from importlib.resources import files
 
-    from service.errors import AlreadyThere
+    from cli.frame.checkpoints import write_new
 
     text = files("service").joinpath("example-plan.toml").read_text("utf-8")
     if name == "-":
         print(text, end="")
         return
-    try:
-        with Path(name).open("x", encoding="utf-8") as made:
-            made.write(text)
-    except FileExistsError:
-        raise AlreadyThere(Path(name)) from None
-    Output(settings_of(context)).result(
-        {"file": name}, lambda: f"{name}: a plan to start from; `wfctl init {name}` takes it"
-    )
+    write_new(Path(name), text.encode())
+    told = f"{name}: a plan to start from; `wfctl init {name}` takes it"
+    Output(settings_of(context)).result({"file": name}, lambda: told)
 
 
 def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -> list[str]:

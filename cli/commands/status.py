@@ -118,7 +118,6 @@ def status(context: typer.Context, view: AsOf = None) -> None:
 
 
 def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
-    attempt = stage.attempt
     unmet = list(state.unmet(stage)) if stage.status in _NOT_BEGUN else []
     return {
         "id": stage.id,
@@ -127,7 +126,7 @@ def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -
         "depends_on": stage.depends_on,
         "retry_count": stage.retry_count,
         "last_error": stage.error,
-        "attempt": attempt.id if attempt else None,
+        "attempt": stage.attempt.id if stage.attempt else None,
         "started_at": stage.started_at,
         "completed_at": stage.completed_at,
         **({"waits_for": unmet} if unmet else {}),
@@ -185,25 +184,24 @@ def _stages(
     gone: Mapping[str, Sequence[str]],
 ) -> list[str]:
     stages = list(state.stages.values())
-    head = []
+    head, most = [], _SCREEN
     if len(stages) > _SCREEN:
         counts = Counter(stage.status for stage in stages)
         known = (f"{counts[one]} {one.value}" for one in Status if counts[one])
-        head = [f"  {len(stages)} stages: {', '.join(known)}"]
+        head, most = [f"  {len(stages)} stages: {', '.join(known)}"], _FEW_STAGES
+        # Those that want a look.
         stages = [stage for status in _TOLD_FIRST for stage in stages if stage.status is status]
-    shown = stages[:_SCREEN] if not head else stages[:_FEW_STAGES]
+    shown, more = stages[:most], len(stages) - most
     wide = min(max((len(stage.name) for stage in shown), default=0), 40)
     width = max((len(stage.id) for stage in shown), default=9)
     acting = acting_on(state)
     lines = []
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
-        name = f"{stage.name[:40]:<{wide}}"
         note = _note(state, stage, told, gone, acting)
-        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {note}"
+        line = f"  {stage.id:<{max(width, 9)}} {stage.name[:40]:<{wide}}  {status} {note}"
         lines.append(" ".join(line.splitlines()).rstrip())
-    more = len(stages) - len(shown)
-    return [*head, *lines, *([f"  and {more} more of these"] if more else [])]
+    return [*head, *lines, *([f"  and {more} more of these"] if more > 0 else [])]
 
 
 def _clip(text: str) -> str:

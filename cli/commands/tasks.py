@@ -18,8 +18,8 @@ from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
 from lifecycle.errors import NeedsConsent
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as StageState
+from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from projections.words.text import age, utc_seconds
 from service.errors import InvalidOption, NotFound
@@ -44,6 +44,8 @@ def tasks(
     lines: int = option("-n", "--lines", "At most N of them; 0 lists all.", min=0, default=_LISTED),
 ) -> None:
     """The tasks of a stage with a map: how many stand where, and what became of each."""
+    from reconciler.sweep.tasks import counts_of
+
     with reading(context) as workflow:
         conditions = [*(where or []), *(["state=failed"] if failed else [])]
         found, chosen = _chosen(workflow, stage, conditions)
@@ -52,7 +54,7 @@ def tasks(
         if csv:
             _print_csv(shown)
             return
-        counts = _counts(found)
+        counts = counts_of(found)
         data = {"stage": stage, "total": len(found), "counts": counts, "chosen": len(chosen)}
         workflow.output.result(
             {**data, "tasks": shown},
@@ -111,11 +113,12 @@ def counted(
     from lifecycle.errors import Refused
     from projections.words.came_about import counts_of
     from reconciler.errors import ReconcilerError
+    from reconciler.sweep.tasks import counts_of as counts_now
     from reconciler.sweep.tasks import tasks_of
 
     if live and stage.open_attempt is not None:
         with suppress(Refused, ReconcilerError, OSError):
-            return _counts(tasks_of(workflow.root.path, state, stage))
+            return counts_now(tasks_of(workflow.root.path, state, stage))
     seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
     again = stage.keep_as is not None and not stage.keeps_tasks
     return None if seen is None or again else counts_of(seen)
@@ -135,12 +138,6 @@ def _printed(
     text = path.read_bytes().decode(errors="replace") if path.is_file() else ""
     lines = text.splitlines(keepends=True)
     return str(path), "".join(lines if last is None else lines[max(0, len(lines) - last) :])
-
-
-def _counts(found: Sequence[Task]) -> dict[str, int]:
-    from reconciler.sweep.tasks import counts_of
-
-    return counts_of(found)
 
 
 def _text(
@@ -346,39 +343,25 @@ def _clip(text: str) -> str:
 
 
 def _attempts(output: Output, stage: StageState) -> Iterator[str]:
-    if not stage.attempts:
-        return
-    yield output.style("attempts:", "1")
-    older = len(stage.attempts) - _NEWEST
-    if older > 0:
+    if stage.attempts:
+        yield output.style("attempts:", "1")
+    older = max(len(stage.attempts) - _NEWEST, 0)
+    if older:
         yield f"  {older} before these"
-    for place in range(max(older, 0), len(stage.attempts)):
-        yield from _show_attempt(stage.attempts[place])
-        yield from _environment(*stage.attempts[max(place - 1, 0) : place + 1])
+    for place, one in enumerate(stage.attempts[older:], older):
+        ended = f", ended {utc_seconds(one.ended_at)}" if one.ended_at else ""
+        with suppress(ValueError):  # times that are none have no distance
+            ended += f", {age(one.started_at, one.ended_at)} s" if one.ended_at else ""
+        yield f"  {one.id}  {one.outcome or 'under way'}"
+        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){ended}"
+        if one.job_ids:
+            folder = one.submission.rpartition("/")[0]
+            yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
+        if one.verdict:
+            yield f"    {one.verdict}: {_clip(one.reason or '')}"
+        before = stage.attempts[max(place - 1, 0)]
+        if one.environment != before.environment:
+            from projections.words.came_about import changes
 
-
-def _show_attempt(attempt: Attempt) -> Iterator[str]:
-    ended = f", ended {utc_seconds(attempt.ended_at)}{_took(attempt)}" if attempt.ended_at else ""
-    yield f"  {attempt.id}  {attempt.outcome or 'under way'}"
-    yield f"    began {utc_seconds(attempt.started_at)} ({attempt.mode}){ended}"
-    if attempt.job_ids:
-        folder = attempt.submission.rpartition("/")[0]
-        yield f"    jobs {', '.join(attempt.job_ids)}; files in {folder}"
-    if attempt.verdict:
-        yield f"    {attempt.verdict}: {_clip(attempt.reason or '')}"
-
-
-def _environment(before: Attempt, now: Attempt | None = None) -> Iterator[str]:
-    if now is not None and now.environment != before.environment:
-        from projections.words.came_about import changes
-
-        for change in changes(now.environment, before.environment, before.id):
-            yield f"    environment: {_clip(change)}"
-
-
-def _took(attempt: Attempt) -> str:
-    """Return how long it was from start to end; nothing for times that are none."""
-    try:
-        return f", {age(attempt.started_at, str(attempt.ended_at))} s"
-    except ValueError:
-        return ""
+            for change in changes(one.environment, before.environment, before.id):
+                yield f"    environment: {_clip(change)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -36,6 +37,8 @@ class Size(NamedTuple):
     stages: int | None = None
 
 
+#: An answer that can be given in several sizes: its data, and its lines for people.
+Sized = Callable[[Size], tuple[Record, Iterator[str]]]
 #: Shorter and shorter.
 _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2), Size(2, 1),
           Size(1, 1), Size(1, 0), Size(0, 0))  # fmt: skip
@@ -67,21 +70,14 @@ def why(
         workflow.output.print(_fitted(workflow.output, brief, state, form))
 
 
-class SizedAnswer(NamedTuple):
-    """An answer that can be given in several sizes."""
-
-    data: Callable[[Size], Record]
-    lines: Callable[[Size], Iterator[str]]
-
-
-def _fitted(output: Output, brief: int | None, state: Workflow, form: SizedAnswer) -> str:
+def _fitted(output: Output, brief: int | None, state: Workflow, form: Sized) -> str:
     """Return the fullest form that fits the budget, or a screen where people read it."""
     shown = ""
     for size in _SIZES:
-        data = form.data(size)
+        data, lines = form(size)
         shown = output.rendered(
-            _bare(data) if brief is not None else data,
-            partial(_joined, form, size),
+            data if brief is None else _bare(data),
+            partial("\n".join, lines),
             state=state,
             is_brief=brief is not None,
         )
@@ -95,11 +91,7 @@ def _fitted(output: Output, brief: int | None, state: Workflow, form: SizedAnswe
     return shown
 
 
-def _joined(form: SizedAnswer, size: Size) -> str:
-    return "\n".join(form.lines(size))
-
-
-def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> SizedAnswer:
+def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
     (found,) = causes_of(workflow.log, stage, at=view)
     whole = found.to_dict()
     reasons: list[str] = []
@@ -111,10 +103,12 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> SizedAnswer
         lines += [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
         actions = leading_on(workflow.log.current(None), stage, _around(workflow))
         lines += [f"  to go on: {one}" for one in actions]
-    return SizedAnswer(
-        lambda size: {**_cut(whole, size), "stale": reasons},
-        lambda size: iter([*_told(workflow.output, _cut(whole, size), ""), *lines]),
-    )
+
+    def sized(size: Size) -> tuple[Record, Iterator[str]]:
+        causes = _cut(whole, size)
+        return {**causes, "stale": reasons}, chain(_told(workflow.output, causes, ""), lines)
+
+    return sized
 
 
 def _around(workflow: Reading) -> Surroundings:
@@ -186,7 +180,7 @@ def _clip(text: str) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> SizedAnswer:
+def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Sized:
     found = hindrances(state) if view else hindered(state, _around(workflow))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
     causes = causes_of(workflow.log, *held, at=view)
@@ -195,10 +189,10 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
     stages = state.stages.values()
     at_work = (Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING)
 
-    def data(size: Size) -> Record:
+    def sized(size: Size) -> tuple[Record, Iterator[str]]:
         shown = found if size.stages is None else found[: max(size.stages, 1)]
         more = len(found) - len(shown)
-        return {
+        data = {
             "workflow": state.id,
             "status": status,
             "hindrances": [
@@ -209,8 +203,9 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
             "ready": [one.id for one in stages if is_due(state, one)],
             **({"hindrances_left_out": more} if more else {}),
         }
+        return data, _lines(workflow.output, data)
 
-    return SizedAnswer(data, lambda size: _lines(workflow.output, data(size)))
+    return sized
 
 
 def _lines(output: Output, data: Record) -> Iterator[str]:

@@ -16,7 +16,6 @@ from cli.frame.machine_history import whole
 from cli.frame.options import FINDINGS, AsOf, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import Reading, reading, settings_of
 from cli.terminal.output import Output, say
-from eventstore.store import EventStore
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
@@ -25,7 +24,6 @@ from lifecycle.state.hindrance import hindrances
 from lifecycle.state.workflow import Workflow
 from projections.machines.briefing import BOUND, LEAST, briefing, changed_in
 from projections.machines.description import described, listed, mermaid, outlined, page
-from projections.machines.documents import documents
 from projections.machines.history import message
 from projections.machines.next_actions import blockers, machine_actions
 from projections.words.text import age, marked, utc_seconds
@@ -35,7 +33,7 @@ from service.machines import rehydrate as resuming
 from service.machines.adoption import adoption, undecided, waiting
 from service.machines.completing import SHIPPED, from_file, shipped
 from service.machines.evidence import evidence
-from service.machines.inspection import FileDifference, differences, warnings
+from service.machines.inspection import differences, warnings
 from service.machines.log import MachineLog
 from service.machines.news import FilesLook, told
 from service.reading.moment import Moment
@@ -149,34 +147,6 @@ def _found(context: typer.Context, name: str | None, file: str | None) -> list[D
             if definition.id == name:  # the user's own
                 return [definition]
         return [machines.machine(name).current().definition]
-
-
-def differences_of(root: Root, store: EventStore, only: str | None) -> list[FileDifference]:
-    """Return the files of a machine, or of all, that are not what the log says."""
-    found: list[FileDifference] = []
-    for id_ in log.ids(root, store) if only is None else [only]:
-        known = MachineLog(store, id_, root.path)
-        found += differences(root, known, known.current())
-    return found
-
-
-def rebuilt(context: typer.Context, only: str | None) -> list[str]:
-    """Write the files of a machine, or of all, anew; return those that changed."""
-    with reading(context) as machines:
-        known = [only] if only is not None else log.ids(machines.root, machines.store)
-    written: list[str] = []
-    for id_ in known:
-        with acting(context, id_, dry_run=False) as (service, _):
-            written += service.files.rebuild()
-    return written
-
-
-def show(context: typer.Context, machine: str, view: Moment | None) -> None:
-    """Print a machine's documents, folded from its first event."""
-    with reading(context, machine) as machines:
-        state = machines.machine(machine).current(view)
-        data = documents(state)
-        answer(machines.output, data, lambda: json.dumps(data, indent=2), state)
 
 
 def drift(
