@@ -26,14 +26,7 @@ from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant,
 from eventstore.transfer.copy import copy as copied
 from projections.words.next_action import NextAction
 from service.errors import InvalidOption, NoRoot
-from service.handover.archive import (
-    Stores,
-    back_up,
-    require_in_place,
-    require_stream,
-    source_in,
-    workflow_in,
-)
+from service.handover import archive as archives
 from service.handover.carried import brought, put_in_place
 from service.handover.contents import Archive, read_archive
 from service.handover.restore import restore as restored
@@ -79,7 +72,7 @@ def copy(
     """
     places = [address_of(each, Path.cwd()) for each in (source, target)]
     with closing(_reader(places[0])) as log:
-        require_in_place(log, stream)
+        archives.require_in_place(log, stream)
         done = _transfer(log, places[1], stream, dry_run)
     told = {"source": _shown(places[0]), "target": _shown(places[1])}
     _tell(context, done, told, told["target"], dry_run, "copied")
@@ -98,12 +91,12 @@ def backup(
     address = address_here(context)
     chosen = form or (BackupForm.SQLITE if isinstance(address, Path) else BackupForm.ARCHIVE)
     with closing(_reader(address)) as log:
-        require_stream(log, stream)
+        archives.require_stream(log, stream)
         if dry_run:
-            require_in_place(log, stream)
+            archives.require_in_place(log, stream)
             done = _survey(log, stream)
         else:
-            done = back_up(log, file, chosen.value, STORES, only=stream)
+            done = archives.back_up(log, file, chosen.value, STORES, only=stream)
     told = {"file": str(file), "form": chosen.value}
     _tell(context, done, told, told["file"], dry_run, "backed up")
 
@@ -119,27 +112,27 @@ def restore(
     In a folder without a root it becomes that of the backup's workflow, or of its machines.
     """
     settings, new = settings_of(context), None
-    with closing(source_in(file, STORES)) as found:
+    with closing(archives.source_in(file, STORES)) as found:
         if settings.database_url is None or not is_server(settings.database_url):
             try:
                 find_root(settings.start)
             except NoRoot:
                 # What it will be must be clear before anything is made.
-                require_stream(found, stream)
-                workflow_in(found, stream)
+                archives.require_stream(found, stream)
+                archives.workflow_in(found, stream)
                 new = root_at(settings.start, settings.database_url, settings.journal)
         address = new.address if new is not None else address_here(context)
         if new is not None and not dry_run:
             prepare_folder(new)
         done = _transfer(found, address, stream, dry_run)
         if new is not None and not dry_run:
-            configure(new, workflow_in(found, stream))
+            configure(new, archives.workflow_in(found, stream))
     told = {"file": str(file), "target": _shown(address)}
     _tell(context, done, told, told["target"], dry_run, "restored", [] if dry_run else [_REBUILD])
 
 
 def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run: bool) -> Copied:
-    require_stream(source, only)
+    archives.require_stream(source, only)
     if not dry_run:
         with closing(made_at(target)) as store:
             return copied(source, store, only=only)
@@ -197,7 +190,7 @@ def _tell(
 
 
 #: A backup is one file: no write-ahead log may stay beside it.
-STORES = Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))
+STORES = archives.Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))
 
 
 def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:

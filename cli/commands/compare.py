@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -18,12 +18,7 @@ from cli.settings import Format, Settings
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, present
 from lifecycle.state.workflow import Workflow
-from projections.files.comparison import (
-    ComparedSide,
-    rows,
-    side_of_attempt,
-    side_of_state,
-)
+from projections.files.comparison import ComparedSide, rows, side_of_attempt, side_of_state
 from projections.files.document_diff import FieldDifference, differences
 from projections.files.state_document import document
 from projections.words.text import shown
@@ -105,11 +100,11 @@ def diff(
         reading(context) as here,
         reading_of(other) if other is not None else nullcontext(here) as there,
     ):
-        before = _diff_side(here, machine, moment(first, known_at))
-        after = _diff_side(there, machine, moment(second, known_at))
+        before, old, _ = _diff_side(here, machine, moment(first, known_at))
+        after, new, state = _diff_side(there, machine, moment(second, known_at))
         found = [
             one
-            for one in differences(before.document, after.document)
+            for one in differences(old, new)
             if field is None or f"{one.name}.".startswith(f"{field}.")
         ]
         told = [
@@ -118,31 +113,24 @@ def diff(
         ]
         output = here.output if machine is None else of_machine(here, machine).output
         lines = [line for one in found for line in _lines(output, one)]
-        same = f"no field differs between version {before.version} and version {after.version}"
-        data = {"a": before.named, "b": after.named, "differences": told}
-        output.result(data, lambda: "\n".join(lines) or same, state=after.state)
+        versions = f"version {before['version']} and version {after['version']}"
+        text = "\n".join(lines) or f"no field differs between {versions}"
+        output.result({"a": before, "b": after, "differences": told}, lambda: text, state=state)
     if found:
         raise typer.Exit(FINDINGS)
 
 
-class DiffSide(NamedTuple):
-    """What is compared: what it is, for the answer; its document; the state of a workflow."""
-
-    named: dict[str, Any]
-    version: int
-    document: dict[str, Any]
-    state: Workflow | None = None
-
-
-def _diff_side(root: Reading, machine: str | None, view: Moment | None) -> DiffSide:
+def _diff_side(
+    root: Reading, machine: str | None, view: Moment | None
+) -> tuple[dict[str, Any], dict[str, Any], Workflow | None]:
+    """Return what is compared, for the answer; its document; the state of a workflow."""
     if machine is not None:
         from cli.frame.machine_history import document_of
 
         version, whole = document_of(root, machine, view)
-        return DiffSide({"machine": machine, "version": version}, version, whole)
+        return {"machine": machine, "version": version}, whole, None
     state = root.log.current(view)
-    named = {"workflow": state.id, "version": state.head}
-    return DiffSide(named, state.head, document(state), state)
+    return {"workflow": state.id, "version": state.head}, document(state), state
 
 
 def _lines(output: Output, difference: FieldDifference) -> list[str]:

@@ -20,10 +20,8 @@ from cli.terminal.output import Output
 from cli.terminal.table import TableColumn, table
 from eventstore.private import is_server
 from lifecycle.errors import LifecycleError
-from lifecycle.machines.machine import Machine
 from projections.screens.inbox import InboxItem, number_of, numbered
 from projections.words.account import waits
-from projections.words.next_action import NextAction
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption, NotFound
 from service.root.known_logs import known_roots
@@ -305,20 +303,17 @@ def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
     for id_ in log.ids(root, workflow.log.store):
         machine = workflow.machine(id_).current()
         for action in machine_actions(machine, evidence.evidence(root.path, machine)):
-            if action.person:
-                yield _asked(str(root.path), machine, action)
-
-
-def _asked(root: str, machine: Machine, action: NextAction) -> InboxItem:
-    verb, target = str(action.verb), str(action.target)
-    line = ["machine", verb, machine.id, target]
-    lines = {"approve": line, "statement": [*line, "--statement"]}
-    if verb == "drift":
-        lines = {"approve": [*line, "--adopt"], "reject": [*line, "--revert"]}
-    edits = [one.version for one in machine.drifts if one.file == target]
-    mark = f"{machine.visit.entered_at}{edits or ''}"
-    subject = f"{machine.id} {target}"
-    return InboxItem(root, _OF_PERSON[verb], subject, action.reason, lines, mark, machine.id)
+            if not action.person:
+                continue
+            verb, target = str(action.verb), str(action.target)
+            line = ["machine", verb, id_, target]
+            lines = {"approve": line, "statement": [*line, "--statement"]}
+            if verb == "drift":
+                lines = {"approve": [*line, "--adopt"], "reject": [*line, "--revert"]}
+            edits = [one.version for one in machine.drifts if one.file == target]
+            mark = f"{machine.visit.entered_at}{edits or ''}"
+            place, kind = str(root.path), _OF_PERSON[verb]
+            yield InboxItem(place, kind, f"{id_} {target}", action.reason, lines, mark, id_)
 
 
 def _line(one: Record) -> str:
