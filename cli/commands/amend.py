@@ -30,7 +30,8 @@ from projections.words.text import spelled
 from reconciler.context import Jobs
 from reconciler.control.stopping import stop_all
 from reconciler.files.freshness import deviations
-from service.consent.proof import Consenter
+from service.consent.proof import Consenter, content_of, shown_digest
+from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
 from service.root.disk import utc_text
 from service.writing import amendments as decisions
@@ -99,9 +100,6 @@ def tell_proposals(
     service: Service, output: Output, outcome: Outcome, options: WriteOptions
 ) -> None:
     """Tell of each proposal; ``amendment`` and ``impact`` are those of the first."""
-    from service.consent.proof import shown_digest
-    from service.consent.scripts import scripts_after
-
     state, root = service.state(), service.root.path
     kept = decisions.kept_folders(root, state)
     verb = "would propose" if options.dry_run else "proposed"
@@ -138,8 +136,6 @@ def _proposed(outcome: Outcome) -> list[Amendment]:
 
 
 def _record(amendment: Amendment) -> dict[str, Any]:
-    from service.consent.proof import content_of
-
     names = ("status", "proposed_at", "decided_at", "version", "approved_by", "invalidated_stages")
     return {**content_of(amendment), **{name: getattr(amendment, name) for name in names}}
 

@@ -21,6 +21,8 @@ from cli.settings import Format
 from cli.terminal.table import TableColumn, present
 from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
+from projections.words.account import Seen
+from projections.words.came_about import came_about
 from projections.words.text import shown, utc_seconds
 from service.errors import InvalidOption, ServiceError, SqlTooLong
 from service.questions import audit as answers
@@ -215,8 +217,6 @@ def bypasses(context: typer.Context, view: AsOf = None) -> None:
 
 def _of_account(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
     """Return what status, report and page tell too; as of a moment, as far as the log has it."""
-    from projections.words.account import Seen
-    from projections.words.came_about import came_about
     from reconciler.files.freshness import look
 
     try:

@@ -19,7 +19,9 @@ from lifecycle.errors import NeedsConsent
 from service.consent import signature
 from service.errors import NoRoot
 from service.root.disk import config_folder
+from service.writing import amendments as decisions
 from service.writing.amendments import check_person
+from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
 
 _POLICY = "signature"
@@ -88,8 +90,6 @@ def _explain(key: Path, line: str) -> None:
 
 def _decided(service: Service, key: Path, line: str, dry_run: bool) -> dict[str, Any]:
     from cli.frame.proposal import AskedChanges, command_of
-    from service.writing import amendments as decisions
-    from service.writing.stream_writer import WriteOptions
 
     state = service.state()
     found = {"workflow": state.id, "policy": state.consent}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from difflib import unified_diff
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,15 +18,19 @@ from cli.frame import selection as chosen
 from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argument, option
 from cli.frame.workspace import Reading, entry, reading, settings_of, standing, writing
 from cli.terminal.output import Output
+from eventstore.event import RecordedEvent
+from eventstore.store import subscribed
+from lifecycle.errors import UnknownEventType
 from service.errors import InvalidOption
+from service.reading.log import WorkflowLog
+from service.reading.moment import Moment
+from service.reading.selection import Selection, check_behaviour
+from service.reading.stream_log import StreamLog
+from service.root.disk import system_clock, utc_text
 
 if TYPE_CHECKING:
-    from eventstore.event import RecordedEvent
     from service.files.inspection import Difference
     from service.machines.inspection import FileDifference
-    from service.reading.moment import Moment
-    from service.reading.selection import Selection
-    from service.reading.stream_log import StreamLog
 
 Files = list[Path] | None
 Record = dict[str, Any]
@@ -121,8 +126,6 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
 
 def of_machine(root: Reading, machine: str) -> Reading:
     """Return the root with the log of a machine; raises `StateNotFound`."""
-    from service.reading.log import WorkflowLog
-
     log = root.machine(machine)
     log.current()
     output = Output(root.output.settings, partial(standing, log, None))
@@ -133,8 +136,6 @@ def _recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
     store, stream = workflow.log.store, workflow.log.stream
     if not follow:
         return store.read(stream)
-    from eventstore.store import subscribed
-
     return subscribed(store, stream=stream)
 
 
@@ -238,7 +239,6 @@ def _short_entry(found: Record) -> Record:
 
 def _printer(output: Output, relative: bool) -> Callable[[Record], str]:
     from projections.words.text import ago, local_seconds
-    from service.root.disk import system_clock, utc_text
 
     now = utc_text(system_clock())
 
@@ -275,8 +275,6 @@ def fsck(
         held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
         found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
         if protocol and not found:
-            from service.reading.selection import check_behaviour
-
             found = check_behaviour(workflow.log)
         more = 0 if all_ else max(0, len(found) - _SHOWN)
         findings = [finding._asdict() for finding in found[: len(found) - more]]
@@ -315,7 +313,6 @@ def schema(
     ),
 ) -> None:
     """Print a JSON Schema: of an event's data, an event, the state …; without a name, which."""
-    from lifecycle.errors import UnknownEventType
     from projections.files import schemas
 
     output = Output(settings_of(context))
@@ -428,8 +425,6 @@ def _findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
 
 
 def _different(found: Difference | FileDifference) -> Record:
-    from difflib import unified_diff
-
     lines = unified_diff(
         found.expected.decode(errors="replace").splitlines(),
         (found.found or b"").decode(errors="replace").splitlines(),

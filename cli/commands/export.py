@@ -17,16 +17,20 @@ from cli.frame.options import AsOf, File, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
+from lifecycle.state.workflow import Workflow
 from projections.exports.formats import FORMATS, ExportFormat
 from projections.exports.plain import ExportSource
+from projections.files import progress_log, state_document
+from reconciler.errors import MissingInput
 from reconciler.files.freshness import look
 from service.errors import InvalidOption
 from service.reading.moment import Moment
+from service.root.disk import write_streamed
+from service.root.safe_open import OutsideRoot, content_within
 from service.writing.report import report as made
 from service.writing.report import write_to
 
 if TYPE_CHECKING:
-    from lifecycle.state.workflow import Workflow
     from service.handover.archive import Shown
     from service.handover.carried import Choice
 
@@ -116,8 +120,6 @@ def _source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) ->
 
 
 def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
-    from service.root.safe_open import OutsideRoot, content_within
-
     try:
         content = content_within(root, str(one["path"]), int(one["size"]))
     except (OSError, OutsideRoot, KeyError, ValueError):
@@ -163,7 +165,6 @@ def _archive(
 
 def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
     from reconciler.attempt.markers import digests
-    from reconciler.errors import MissingInput
     from service.handover.carried import KINDS, MOST_BYTES, Choice, chosen
     from service.machines.log import MachineLog, ids
 
@@ -193,7 +194,6 @@ def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
     """Return what shows the log; its checkpoint too, unless this login can sign none."""
     from cli.frame.checkpoints import signed_now
     from projections.exports import ro_crate
-    from projections.files import progress_log, state_document
     from service.proofs.note import CheckpointDenied
 
     version = Moment(version=head)
@@ -247,8 +247,6 @@ def _put(
             told = harmless(chunk.decode("utf-8", "replace")).encode() if safe else chunk
             sys.stdout.buffer.write(told)
         return
-    from service.root.disk import write_streamed
-
     digest, size = sha256(), 0
 
     def counted() -> Iterator[bytes]:

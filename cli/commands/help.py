@@ -9,7 +9,7 @@ import typer
 
 from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
-from cli.program.helping import TOPICS
+from cli.program.helping import TOPICS, manual
 from cli.program.tree import COMMANDS
 from cli.terminal.output import Output
 from lifecycle.plan.fields import WORDS_OF_PARAMETER, words_of
@@ -25,8 +25,6 @@ def help_(
 ) -> None:
     """Help on a command or a topic; without one, the topics there are."""
     if man:
-        from cli.program.helping import manual
-
         print(manual(context.find_root()), end="")
         return
     name = " ".join(topic or ())

@@ -18,14 +18,22 @@ from cli.frame.workspace import create, engine, reading_of, settings_of, tell_of
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
+from lifecycle.plan.advice import parameters_of
+from lifecycle.plan.fields import WORDS_OF_PARAMETER
+from lifecycle.rules.amendable import replanned
+from lifecycle.rules.amendments import signer_problems
 from service.errors import InvalidOption, NotFound
+from service.files.workflow_files import STATE
+from service.questions.causes import advice_of
+from service.root.disk import content_of, system_clock, utc_text
+from service.root.root import Root
+from service.writing.report import identity
 from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
     from service.adoption.adopt import ImportResult
     from service.adoption.versions import ImportFinding
-    from service.root.root import Root
-    from service.writing.workflow_service import Outcome
 
 
 class Consent(StrEnum):
@@ -57,7 +65,6 @@ def init(
     if plan is None:
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
     from service.consent.doubts import of_pins
-    from service.questions.causes import advice_of
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
@@ -86,10 +93,7 @@ def _begun(
 ) -> tuple[Outcome, WriteOptions]:
     from lifecycle.plan.document import create as command_of
     from service.documents.plan_file import read_plan
-    from service.files.workflow_files import STATE
-    from service.root.disk import content_of, system_clock, utc_text
     from service.writing.initialise import init_options, initialise
-    from service.writing.report import identity
 
     document = with_pins(read_plan(plan), root.path)
     command = command_of(
@@ -134,8 +138,6 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
 
     So for a ``key`` that no policy asks for.
     """
-    from lifecycle.rules.amendments import signer_problems
-
     try:
         lines = source.read_text("utf-8").splitlines() if source is not None else []
     except FileNotFoundError:
@@ -173,7 +175,6 @@ def import_(
     from service.adoption.adopt import adopt
     from service.adoption.state_file import parse_offset
     from service.adoption.versions import read_sources
-    from service.root.disk import system_clock, utc_text
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
@@ -279,10 +280,7 @@ def check(
     plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
 ) -> None:
     """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
-    from lifecycle.plan.advice import parameters_of
-    from lifecycle.plan.fields import WORDS_OF_PARAMETER
     from service.documents.plan_file import read_plan
-    from service.questions.causes import advice_of
 
     settings = settings_of(context)
     state = begun_with(read_plan(plan), settings.start)
@@ -322,7 +320,6 @@ def apply(
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
     from cli.commands.amend import decide, tell_proposals
     from cli.frame.consent import consenter_of
-    from lifecycle.rules.amendable import replanned
     from service.documents.plan_file import read_plan
 
     document = read_plan(plan)

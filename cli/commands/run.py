@@ -18,6 +18,8 @@ from cli.frame.workspace import engine, reading, settings_of
 from cli.terminal.output import say
 from reconciler.errors import NoRunner
 from service.errors import InvalidOption
+from service.root.root import read_config
+from service.root.trust import is_notice_trusted
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
@@ -279,9 +281,6 @@ def _notifying(jobs: Jobs, receiver: str | None) -> Iterator[Jobs]:
     One that only config.toml names needs a person's agreement.
     """
     if receiver is None:
-        from service.root.root import read_config
-        from service.root.trust import is_notice_trusted
-
         receiver = read_config(jobs.service.root).notify
         if receiver is not None and not is_notice_trusted(receiver, jobs.root):
             jobs.say(

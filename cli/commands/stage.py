@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.frame.deciding import Key, Overrule, overruling_of
+from cli.frame.deciding import Key, Overrule, claims_of, overruling_of
 from cli.frame.options import FINDINGS, AsOf, Stage, Text, Writes, argument, option
-from cli.frame.workspace import engine, reading
+from cli.frame.workspace import engine, newest_attempt, reading
 from cli.frame.writes import claim, issue, tell, through, write
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
@@ -60,8 +60,6 @@ def compute(
     key: Key = None,
 ) -> None:
     """running -> post_processing: the computation of its attempt is over."""
-    from cli.frame.workspace import newest_attempt
-
     values = {
         "stage": stage,
         "attempt": attempt or newest_attempt(context, stage),
@@ -108,7 +106,6 @@ def complete(
     key: Key = None,
 ) -> None:
     """post_processing -> completed, after its outputs were checked."""
-    from cli.frame.deciding import claims_of
     from reconciler.verification.verify import by_what
     from reconciler.verification.verify import complete as verify_and_complete
 

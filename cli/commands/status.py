@@ -31,6 +31,7 @@ from projections.words.came_about import decisions, line_of, missing
 from projections.words.text import utc_seconds
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
+from service.files.inspection import kept
 from service.reading import sealing
 from service.root.disk import system_clock
 from service.writing.report import original_of
@@ -78,7 +79,6 @@ def status(context: typer.Context, view: AsOf = None) -> None:
         doubts: list[str] = []
         if is_now:
             from reconciler.files.freshness import look
-            from service.files.inspection import kept
 
             seen = look(workflow.root, workflow.log, state)
             files += (f"{name} {text}" for name, text in seen.files.items())

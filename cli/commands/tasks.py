@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import AsOf, Stage, Text, Texts, option
-from cli.frame.workspace import engine, reading
+from cli.frame.workspace import Reading, engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage as Known
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
@@ -25,8 +26,6 @@ from projections.words.text import age, utc_seconds
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
-    from cli.frame.workspace import Reading
-    from lifecycle.state.workflow import Stage as Known
     from reconciler.control.job_output import Said
     from reconciler.sweep.tasks import Task
 
@@ -110,7 +109,6 @@ def counted(
 
     None where nothing is known of any. What hinders a look at the disk hinders no answer.
     """
-    from lifecycle.errors import Refused
     from projections.words.came_about import counts_of
     from reconciler.errors import ReconcilerError
     from reconciler.sweep.tasks import counts_of as counts_now

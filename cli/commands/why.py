@@ -18,6 +18,7 @@ from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.starting import Surroundings, hindered, is_due
+from projections.words.account import stale
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption
 from service.questions.blame import blame as blamed
@@ -123,7 +124,6 @@ def _stale(workflow: Reading) -> dict[str, list[str]]:
     state = workflow.log.current(None)
     if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
         return {}
-    from projections.words.account import stale
     from reconciler.files.freshness import deviations
 
     return stale(state, deviations(workflow.root.path, state))
