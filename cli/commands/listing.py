@@ -292,7 +292,7 @@ def _impact(
         return f"; {error.message}", mark
     if question.amendment.is_plan:
         return "\n  ".join(["", *words.told(question).splitlines()]), question.digest
-    return f"; impact: {'; '.join(words.consequences(question.impact))}", question.digest
+    return f"; impact: {'; '.join(words.consequences(question.impact))}", mark
 
 
 def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
