@@ -348,7 +348,7 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
         yield f"  {older} before these"
     for place, one in enumerate(stage.attempts[older:], older):
         ended = f", ended {utc_seconds(one.ended_at)}" if one.ended_at else ""
-        with suppress(ValueError):  # times that are none have no distance
+        with suppress(ValueError):  # what is no time has no distance
             ended += f", {age(one.started_at, one.ended_at)} s" if one.ended_at else ""
         yield f"  {one.id}  {one.outcome or 'under way'}"
         yield f"    began {utc_seconds(one.started_at)} ({one.mode}){ended}"
