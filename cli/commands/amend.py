@@ -20,7 +20,7 @@ from lifecycle.payload import models as p
 from lifecycle.rules.amendments import of_proposal
 from lifecycle.rules.flat import payload_of
 from lifecycle.rules.foresight import foresee
-from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.rules.impact import impact_of
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Workflow
@@ -30,7 +30,8 @@ from projections.words.text import spelled
 from reconciler.context import Jobs
 from reconciler.control.stopping import stop_all
 from reconciler.files.freshness import deviations
-from service.consent.proof import Consenter
+from service.consent.proof import Consenter, content_of, shown_digest
+from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
 from service.root.disk import utc_text
 from service.writing import amendments as decisions
@@ -69,10 +70,10 @@ def propose(
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
     if source is not None and (rewire or any(value is not None for value in given)):
         raise InvalidOption("--from takes no other option of the proposal: the file holds them")
-    asked = (
-        proposal.read_proposal(source)
-        if source is not None
-        else proposal.AskedChanges(
+    if source is not None:
+        asked = proposal.read_proposal(source)
+    else:
+        asked = proposal.AskedChanges(
             kind=type_,
             reason=reason,
             description=description,
@@ -82,7 +83,6 @@ def propose(
             place=place,
             rewire=list(dependent) if dependent else rewire,
         )
-    )
     if not asked.reason:
         raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")
     with writing(context, options.dry_run) as (service, output):
@@ -100,12 +100,21 @@ def tell_proposals(
     service: Service, output: Output, outcome: Outcome, options: WriteOptions
 ) -> None:
     """Tell of each proposal; ``amendment`` and ``impact`` are those of the first."""
-    state = service.state()
-    found = [(one, _impact(service, state, one)) for one in _proposed(outcome)]
-    told = [
-        {"amendment": _record(one), "impact": _impact_data(service, state, one, impact)}
-        for one, impact in found
-    ]
+    state, root = service.state(), service.root.path
+    kept = decisions.kept_folders(root, state)
+    verb = "would propose" if options.dry_run else "proposed"
+    lines: list[str] = []
+    told: list[dict[str, Any]] = []
+    for one in _proposed(outcome):
+        impact = impact_of(state, one, kept, utc_text(service.clock()))
+        sight = foresee(state, one, impact)
+        digest = shown_digest(state, one, impact, scripts_after(root, state, one))
+        shown = {**impact.to_dict(), **sight.to_dict(), "digest": digest}
+        told.append({"amendment": _record(one), "impact": shown})
+        lines.append(f"{verb} {one.id} ({one.kind}, {where(one)})")
+        lines += [f"  {line}" for line in changes(one)]
+        lines.append(f"impact: {'; '.join(words.consequences(impact))}")
+        lines += words.foreseen(sight)
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
@@ -114,13 +123,6 @@ def tell_proposals(
         **told[0],
         **({"proposals": told} if len(told) > 1 else {}),
     }
-    verb = "would propose" if options.dry_run else "proposed"
-    lines: list[str] = []
-    for one, impact in found:
-        lines.append(f"{verb} {one.id} ({one.kind}, {where(one)})")
-        lines += [f"  {line}" for line in changes(one)]
-        lines.append(f"impact: {'; '.join(words.consequences(impact))}")
-        lines += words.foreseen(foresee(state, one, impact))
     output.changed(data, lambda: "\n".join(lines), outcome.stands, is_rehearsal=options.dry_run)
 
 
@@ -133,34 +135,9 @@ def _proposed(outcome: Outcome) -> list[Amendment]:
     return [of_proposal(payload_of(one.type, one.model_dump(mode="json"))) for one in planned]  # type: ignore[arg-type]
 
 
-def _impact(service: Service, state: Workflow, amendment: Amendment) -> Impact:
-    kept = decisions.kept_folders(service.root.path, state)
-    return impact_of(state, amendment, kept, utc_text(service.clock()))
-
-
-def _impact_data(
-    service: Service, state: Workflow, amendment: Amendment, impact: Impact
-) -> dict[str, Any]:
-    from service.consent.proof import shown_digest
-    from service.consent.scripts import scripts_after
-
-    scripts = scripts_after(service.root.path, state, amendment)
-    digest = shown_digest(state, amendment, impact, scripts)
-    return {**impact.to_dict(), **foresee(state, amendment, impact).to_dict(), "digest": digest}
-
-
 def _record(amendment: Amendment) -> dict[str, Any]:
-    from service.consent.proof import content_of
-
-    return {
-        **content_of(amendment),
-        "status": amendment.status,
-        "proposed_at": amendment.proposed_at,
-        "decided_at": amendment.decided_at,
-        "version": amendment.version,
-        "approved_by": amendment.approved_by,
-        "invalidated_stages": amendment.invalidated_stages,
-    }
+    names = ("status", "proposed_at", "decided_at", "version", "approved_by", "invalidated_stages")
+    return {**content_of(amendment), **{name: getattr(amendment, name) for name in names}}
 
 
 def approve(
@@ -188,24 +165,20 @@ def approve(
         agreed = [outcome for outcome in found if outcome is not None]
         if agreed:
             stop_all(jobs)
-            tell(output, _together(agreed), options)
+            events = tuple(event for outcome in agreed for event in outcome.events)
+            repeated = all(outcome.repeated for outcome in agreed)
+            tell(output, replace(agreed[-1], events=events, repeated=repeated), options)
     left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
     if left:
-        raise NeedsConsent(not_now(left), amendments=left)
+        raise _not_now(left)
 
 
-def _together(outcomes: list[Outcome]) -> Outcome:
-    events = [event for outcome in outcomes for event in outcome.events]
-    repeated = all(outcome.repeated for outcome in outcomes)
-    return replace(outcomes[-1], events=tuple(events), repeated=repeated)
-
-
-def not_now(left: list[str]) -> str:
-    """Return what is told of proposals that were neither approved nor rejected."""
+def _not_now(left: list[str]) -> NeedsConsent:
     names = " ".join(left)
-    return (
+    return NeedsConsent(
         f"nothing was decided of {', '.join(left)}, which waits on. `wfctl amend approve {names}` "
-        f"asks again; `wfctl amend reject {names} --reason TEXT` closes it for good."
+        f"asks again; `wfctl amend reject {names} --reason TEXT` closes it for good.",
+        amendments=left,
     )
 
 
@@ -245,66 +218,48 @@ def show(
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
         if amendment is None:
-            raise UnknownAmendment(id_, list(state.amendments), _set_aside(state))
-        if view is not None:
-            _show_decided(output, state, amendment)
-        elif statement:
+            # A row that counts for nothing may be what is meant.
+            aside = [
+                f"version {one['version']}, {one['type']!r:.80}, counts for nothing: {one['why']}"
+                for one in state.set_aside
+                if str(one["type"]).startswith("amendment.")
+            ]
+            raise UnknownAmendment(id_, list(state.amendments), aside)
+        if statement and view is None:
             print_statement(decisions.question_of(service, id_).statement)
-        elif amendment.status == "proposed":
-            _show_open(output, service, state, amendment)
-        else:
-            _show_decided(output, state, amendment)
+            return
+        data: dict[str, Any] = {"amendment": _record(amendment)}
+        text = _text(amendment)
+        if view is None and amendment.status == "proposed":
+            more, text = _open(service, amendment)
+            data |= more
+        output.result(data, lambda: text, state=state)
 
 
-def _set_aside(state: Workflow) -> list[str]:
-    """Tell of the rows about amendments that count for nothing: one may be what is meant."""
-    return [
-        f"version {one['version']}, {one['type']!r:.80}, counts for nothing: {one['why']}"
-        for one in state.set_aside
-        if str(one["type"]).startswith("amendment.")
-    ]
+def _open(service: Service, amendment: Amendment) -> tuple[dict[str, Any], str]:
+    """Return what is shown of a proposal that waits, and how people read it.
 
-
-def _show_open(output: Output, service: Service, state: Workflow, amendment: Amendment) -> None:
-    """Show what waits. What fits the workflow no more, or never did, is told with the reason.
-
-    The latter is a row that somebody wrote past us: no command records it.
+    What fits the workflow no more, or never did, is told with the reason. The latter is a row that
+    somebody wrote past us: no command records it.
     """
     try:
         question = decisions.question_of(service, amendment.id)
     except LifecycleError as error:
-        _show_ineffective(output, state, amendment, error.message)
-        return
-    _show_pending(output, question)
-
-
-def _show_ineffective(output: Output, state: Workflow, amendment: Amendment, why: str) -> None:
-    data = {"amendment": _record(amendment), "takes_effect": False, "why": why}
-    told = (
-        f"{amendment.id} takes no effect, and cannot be approved: {spelled(why)}\n"
-        f"`wfctl amend reject {amendment.id}` closes it."
-    )
-    output.result(data, lambda: f"{told}\n{_text(amendment)}", state=state)
-
-
-def _show_pending(output: Output, question: decisions.AmendmentQuestion) -> None:
+        told = (
+            f"{amendment.id} takes no effect, and cannot be approved: {spelled(error.message)}\n"
+            f"`wfctl amend reject {amendment.id}` closes it.\n{_text(amendment)}"
+        )
+        return {"takes_effect": False, "why": error.message}, told
+    state = question.state
+    sight = foresee(state, question.amendment, question.impact)
     data = {
-        "amendment": _record(question.amendment),
-        "impact": {
-            **question.impact.to_dict(),
-            **foresee(question.state, question.amendment, question.impact).to_dict(),
-            "digest": question.digest,
-        },
+        "impact": {**question.impact.to_dict(), **sight.to_dict(), "digest": question.digest},
         "scripts": dict(question.scripts),
-        "head": {"version": question.state.head, "hash": question.head},
-        "policy": question.state.consent,
+        "head": {"version": state.head, "hash": question.head},
+        "policy": state.consent,
     }
-    tail = f"\ndigest of all this {question.digest}, shown at version {question.state.head}"
-    output.result(data, lambda: words.told(question) + tail, state=question.state)
-
-
-def _show_decided(output: Output, state: Workflow, amendment: Amendment) -> None:
-    output.result({"amendment": _record(amendment)}, lambda: _text(amendment), state=state)
+    tail = f"\ndigest of all this {question.digest}, shown at version {state.head}"
+    return data, words.told(question) + tail
 
 
 def _text(amendment: Amendment) -> str:
@@ -338,13 +293,18 @@ def rerun(
     with engine(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
         consenter = consenter_of(state.consent, jobs.service.actor, key, None)
-        named = _named(state, stages, from_here)
+        given = {state.stage(id_).id for id_ in stages}
+        if from_here:
+            graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
+            below = downstream(graph, given)
+            given |= {id_ for id_ in below if state.stages[id_].status in _BEGUN}
+        named = [id_ for id_ in state.stages if id_ in given]
         command = p.AmendmentProposed(
             kind="stage_rerun",
             stage=named[0],
             also=named[1:],
             description=f"rerun {', '.join(named)}",
-            reason=reason or _found(jobs.root, state, named),
+            reason=reason or _staleness(jobs.root, state, named),
         )
         proposed = jobs.service.handle(command, options=options)
         if options.dry_run:
@@ -353,16 +313,7 @@ def rerun(
         decide(jobs, output, proposed, consenter)
 
 
-def _named(state: Workflow, stages: list[str], from_here: bool) -> list[str]:
-    named = {state.stage(id_).id for id_ in stages}
-    if from_here:
-        graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
-        below = downstream(graph, named)
-        named |= {id_ for id_ in below if state.stages[id_].status in _BEGUN}
-    return [id_ for id_ in state.stages if id_ in named]
-
-
-def _found(root: Path, state: Workflow, named: list[str]) -> str:
+def _staleness(root: Path, state: Workflow, named: list[str]) -> str:
     reasons = stale(state, deviations(root, state))
     why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
     if not why:
@@ -383,6 +334,6 @@ def decide(jobs: Jobs, output: Output, proposed: Outcome, consenter: Consenter) 
     say(f"{id_} is proposed; {impact}; `wfctl amend approve {id_}` agrees to it")
     agreed = decisions.approve(jobs.service, id_, consenter, options, question.digest)
     if agreed is None:
-        raise NeedsConsent(not_now([id_]), amendments=[id_])
+        raise _not_now([id_])
     stop_all(jobs)
     tell(output, agreed, options)

@@ -34,9 +34,26 @@ def append(
         raise InvalidOption("expected either TYPE or --from FILE")
     if source is not None and (stage is not None or data is not None):
         raise InvalidOption("--from takes no --stage and no --data: its lines hold them")
-    commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
+    if source is not None:
+        commands = _commands_in(source)
+    else:
+        values = object_of("--data", text_of(data)) if data is not None else {}
+        values |= {"stage": stage} if stage is not None else {}
+        commands = [payload_of(type_ or "", values)]
     for command in commands:
-        _require_sayable(command.type)
+        if command.type in OF_A_LOOK:
+            instead = "stage reuse" if command.type == "outputs.reused" else "reconcile"
+            raise NoCommand(
+                f"{command.type} is recorded by whoever looked at the files or the job, and by "
+                f"nobody's word; call `wfctl {instead}`, which looks",
+                type=command.type,
+            )
+        if command.type == "cost.charged":
+            raise NoCommand(
+                "cost.charged follows by itself, once, from each end of a stage while a session "
+                "is open, and is recorded by nobody's word; see `wfctl session show`.",
+                type=command.type,
+            )
     # An approval is a bare wish: a proof of consent is only taken where it is asked for.
     wishes = (
         one.model_copy(update={"proof": {}}) if one.type in _APPROVALS else one for one in commands
@@ -54,29 +71,6 @@ def note(
     issue(context, options, "note.logged", text=text, stage=stage)
 
 
-def _command(type_: str, stage: str | None, data: str | None) -> Payload:
-    values = object_of("--data", text_of(data)) if data is not None else {}
-    if stage is not None:
-        values["stage"] = stage
-    return payload_of(type_, values)
-
-
-def _require_sayable(type_: str) -> None:
-    if type_ in OF_A_LOOK:
-        instead = "wfctl stage reuse" if type_ == "outputs.reused" else "wfctl reconcile"
-        raise NoCommand(
-            f"{type_} is recorded by whoever looked at the files or the job, and by nobody's word; "
-            f"call `{instead}`, which looks",
-            type=type_,
-        )
-    if type_ == "cost.charged":
-        raise NoCommand(
-            "cost.charged follows by itself, once, from each end of a stage while a session is "
-            "open, and is recorded by nobody's word; see `wfctl session show`.",
-            type=type_,
-        )
-
-
 def text_of(data: str) -> str:
     """Return what ``JSON``, ``@FILE`` or ``-`` gives; raises `NotFound`."""
     if data == "-":
@@ -89,21 +83,23 @@ def text_of(data: str) -> str:
         raise NotFound(f"no file {data[1:]}") from None
 
 
-def _lines(source: str) -> list[Payload]:
+def _commands_in(source: str) -> list[Payload]:
+    commands: list[Payload] = []
     text = text_of("-" if source == "-" else f"@{source}")
-    numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if not numbered:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        place = f"{source}, line {number}"
+        values = object_of(place, line)
+        type_, data = values.get("type"), values.get("data", {})
+        if not isinstance(type_, str) or not isinstance(data, dict):
+            raise InvalidOption(
+                f'{place}: expected {{"type": "…", "data": {{…}}}}, found {line:.80}'
+            )
+        commands.append(payload_of(type_, data))
+    if not commands:
         raise InvalidOption(f"{source}: expected JSON lines, found none")
-    return [_line(f"{source}, line {number}", line) for number, line in numbered]
-
-
-def _line(place: str, line: str) -> Payload:
-    values = object_of(place, line)
-    type_ = values.get("type")
-    data = values.get("data", {})
-    if not isinstance(type_, str) or not isinstance(data, dict):
-        raise InvalidOption(f'{place}: expected {{"type": "…", "data": {{…}}}}, found {line:.80}')
-    return payload_of(type_, data)
+    return commands
 
 
 def object_of(place: str, text: str) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from decimal import Decimal
+from functools import partial
 from math import isfinite
 from typing import Annotated, Any
 
@@ -20,6 +21,8 @@ from cli.settings import Format
 from cli.terminal.table import TableColumn, present
 from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
+from projections.words.account import Seen
+from projections.words.came_about import came_about
 from projections.words.text import shown, utc_seconds
 from service.errors import InvalidOption, ServiceError, SqlTooLong
 from service.questions import audit as answers
@@ -31,29 +34,107 @@ from service.sql.tables import SQL_PATIENCE
 
 OfStage = Annotated[Text, option("--stage", "Only of this stage.")]
 ToStatus = Annotated[Text, option("--status", "Only into this status.")]
-Records = list[dict[str, Any]]
+Record = dict[str, Any]
 
 
-def asked(workflow: Reading, sql: str, at: Any, **parameters: Any) -> tuple[list[str], Records]:
-    """Return the columns and the records that a question of ours yields."""
+def _shown_as(kind: str, value: Any) -> str:
+    if kind == "version":
+        return f"v{value}"
+    if kind == "when":
+        return utc_seconds(value) or ""
+    if kind == "at":
+        return (value or "")[:19]
+    if kind != "span":
+        return shown(value)
+    if value is None:
+        return "-"
+    hours, rest = divmod(round(value), 3600)
+    clock = f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    return clock if round(value) >= 60 else f"{value:.3g} s"
+
+
+def _columns(*words: str) -> list[TableColumn]:
+    """Return the columns of a table: each ``KEY``, or ``HEAD=KEY``, ``KEY:KIND``, ``KEY/WIDTH``."""
+    found = []
+    for word in words:
+        head, _, rest = word.rpartition("=")
+        rest, _, width = rest.partition("/")
+        key, _, kind = rest.partition(":")
+        text = partial(_cell, key, kind)
+        found.append(TableColumn(head or key.upper().replace("_", " "), text, int(width or 0)))
+    return found
+
+
+def _cell(key: str, kind: str, record: Record) -> str:
+    return _shown_as(kind, record[key])
+
+
+def _decision(record: Record) -> str:
+    who = record["signer"] or record["decided_by"]
+    return f"{record['state']} by {who}" if who else str(record["state"])
+
+
+_TRANSITIONS = _columns(
+    *("version:version", "WHEN=occurred_at:when", "stage", "FROM=from_status", "TO=to_status"),
+    *("AFTER=seconds:span", "WHO=actor", "WHY=reason/60"),
+)
+_RETRIES = _columns(
+    *("version:version", "WHEN=occurred_at:when", "stage", "NO=number", "WHO=actor", "error/40"),
+    "fix/60",
+)
+_ATTEMPTS = _columns(
+    *("stage", "attempt", "WHEN=started_at:when", "mode", "outcome", "EXIT=exit_code", "verdict"),
+    *("WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span", "WHY=reason/60"),
+)
+_QUEUE = _columns(
+    *("stage", "attempts", "WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span"),
+    "UNKNOWN=open",
+)
+_COSTS = _columns(
+    *("session", "WHEN=started_at:when", "WHO=started_by", "ended", "cost", "completed", "failed")
+)
+_TIMES = [
+    *_columns("stage", "status", "times", "TIME=seconds:span"),
+    TableColumn("", lambda record: "so far" if record["is_open"] else ""),
+]
+_AMENDMENTS = [
+    *_columns("id", "type"),
+    TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
+    *_columns("proposed_by"),
+    TableColumn("DECISION", _decision),
+    *_columns("change"),
+]
+_BYPASSES = _columns("WHEN=at:at", "kind", "WHO=actor", "what", "why")
+_DRIFT_NAMES = (
+    *("version", "at", "what", "file", "actor", "kind", "fields", "kept_as", "detected"),
+    "message",
+)
+_DRIFT = [
+    *_columns("version:version", "WHEN=at:when", "what", "file", "kind"),
+    TableColumn("FIELDS", lambda record: ", ".join(record["fields"]), 60),
+    *_columns("kept_as", "message/80"),
+]
+_REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
+_REFUSED = _columns("WHEN=at:when", "WHO=actor", "command", "code", "WHY=message/80")
+
+
+def _asked(workflow: Reading, sql: str, at: Any, **given: Any) -> tuple[list[str], list[Record]]:
+
     with tables.inquiry(workflow.root.address, workflow.log, at) as desk:
-        answer = desk.ask(sql, parameters, tables.PATIENCE)
-        return answer.columns, [record_of(answer.columns, row) for row in answer.rows]
-
-
-def record_of(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
-    """Return a row by the names of its columns, JSON decoded."""
-    return {
-        name: json.loads(value) if name in tables.JSON_COLUMNS and value is not None else value
-        for name, value in zip(columns, row, strict=True)
-    }
+        answer = desk.ask(sql, given, tables.PATIENCE)
+        names = answer.columns
+        records = [dict(zip(names, row, strict=True)) for row in answer.rows]
+    for record in records:
+        for name in tables.JSON_COLUMNS & record.keys():
+            record[name] = json.loads(record[name]) if record[name] is not None else None
+    return names, records
 
 
 def _answered(
     context: typer.Context, sql: str, columns: Sequence[TableColumn], view: Any, **parameters: Any
 ) -> None:
     with reading(context) as workflow:
-        names, records = asked(workflow, sql, view, **parameters)
+        names, records = _asked(workflow, sql, view, **parameters)
         present(workflow.output, records, columns, names, view)
 
 
@@ -89,67 +170,10 @@ def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> N
     from service.questions.meanwhile import status_times
 
     with reading(context) as workflow:
-        _, rows = asked(workflow, tables.TIMES, view, stage=stage)
+        _, rows = _asked(workflow, tables.TIMES, view, stage=stage)
         records = status_times(rows, workflow.log, view)
         names = ("stage", "status", "times", "seconds", "is_open")
         present(workflow.output, records, _TIMES, names, view)
-
-
-def text(key: str, head: str | None = None, width: int = 0) -> TableColumn:
-    """Return a column that shows a value as it is."""
-    return TableColumn(
-        head or key.upper().replace("_", " "), lambda record: shown(record[key]), width
-    )
-
-
-def _when(key: str = "occurred_at") -> TableColumn:
-    return TableColumn("WHEN", lambda record: utc_seconds(record[key]) or "")
-
-
-def span(key: str, head: str) -> TableColumn:
-    """Return a column that shows seconds as people say them."""
-    return TableColumn(head, lambda record: _span(record[key]))
-
-
-def _span(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.3g} s"
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
-
-
-def _version(key: str = "version") -> TableColumn:
-    return TableColumn("VERSION", lambda record: f"v{record[key]}")
-
-
-_TRANSITIONS = (
-    *(_version(), _when(), text("stage"), text("from_status", "FROM"), text("to_status", "TO")),
-    *(span("seconds", "AFTER"), text("actor", "WHO"), text("reason", "WHY", 60)),
-)
-_RETRIES = (
-    *(_version(), _when(), text("stage"), text("number", "NO"), text("actor", "WHO")),
-    *(text("error", None, 40), text("fix", None, 60)),
-)
-_ATTEMPTS = (
-    *(text("stage"), text("attempt"), _when("started_at"), text("mode"), text("outcome")),
-    *(text("exit_code", "EXIT"), text("verdict"), span("queue_seconds", "WAITED")),
-    *(span("compute_seconds", "COMPUTED"), text("reason", "WHY", 60)),
-)
-_QUEUE = (
-    *(text("stage"), text("attempts"), span("queue_seconds", "WAITED")),
-    *(span("compute_seconds", "COMPUTED"), text("open", "UNKNOWN")),
-)
-_COSTS = (
-    *(text("session"), _when("started_at"), text("started_by", "WHO"), text("ended")),
-    *(text("cost"), text("completed"), text("failed")),
-)
-_TIMES = (
-    *(text("stage"), text("status"), text("times"), span("seconds", "TIME")),
-    TableColumn("", lambda record: "so far" if record["is_open"] else ""),
-)
 
 
 def amendments(
@@ -161,38 +185,21 @@ def amendments(
     view: AsOf = None,
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
-    with reading(context) as workflow:
-        found = [
-            record
-            for record in answers.records(workflow.log, view)
-            if state in (None, record.state)
+
+    def is_meant(record: answers.AmendmentRecord) -> bool:
+        named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
+        touched = [f for f in record.fields if field is None or f"{f}.".startswith(f"{field}.")]
+        return (
+            state in (None, record.state)
             and stage in (None, record.stage)
-            and _touches(record, field)
-            and _involves(record, person)
-        ]
-        present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
+            and (field is None or bool(touched))
+            and (person is None or any(person in (who, who.partition(":")[2]) for who in named))
+        )
 
-
-def _touches(record: answers.AmendmentRecord, field: str | None) -> bool:
-    return field is None or any(f"{f}.".startswith(f"{field}.") for f in record.fields)
-
-
-def _involves(record: answers.AmendmentRecord, person: str | None) -> bool:
-    named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
-    return person is None or any(person in (who, who.partition(":")[2]) for who in named)
-
-
-def _decision(record: Mapping[str, Any]) -> str:
-    who = record["signer"] or record["decided_by"]
-    return f"{record['state']} by {who}" if who else str(record["state"])
-
-
-_NAMES = tuple(field.name for field in fields(answers.AmendmentRecord))
-_AMENDMENTS = (
-    *(text("id"), text("type")),
-    TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
-    *(text("proposed_by"), TableColumn("DECISION", _decision), text("change")),
-)
+    names = [one.name for one in fields(answers.AmendmentRecord)]
+    with reading(context) as workflow:
+        found = [one.to_dict() for one in answers.records(workflow.log, view) if is_meant(one)]
+        present(workflow.output, found, _AMENDMENTS, names, view)
 
 
 def bypasses(context: typer.Context, view: AsOf = None) -> None:
@@ -201,17 +208,14 @@ def bypasses(context: typer.Context, view: AsOf = None) -> None:
         every = answers.bypasses(workflow.root, workflow.log, view)
         every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
         found = [one.to_dict() for one in every]
-        present(
-            workflow.output, found, _BYPASSES, tuple(f.name for f in fields(answers.Bypass)), view
-        )
+        names = [one.name for one in fields(answers.Bypass)]
+        present(workflow.output, found, _BYPASSES, names, view)
     if found:
         raise typer.Exit(FINDINGS)
 
 
 def _of_account(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
     """Return what status, report and page tell too; as of a moment, as far as the log has it."""
-    from projections.words.account import Seen
-    from projections.words.came_about import came_about
     from reconciler.files.freshness import look
 
     try:
@@ -233,41 +237,17 @@ def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[answers.Byp
         yield from answers.of_machine(log.steps(upto=view), log.ineffective())
 
 
-_BYPASSES = (
-    TableColumn("WHEN", lambda record: (record["at"] or "")[:19]),
-    *(text("kind"), text("actor", "WHO"), text("what"), text("why")),
-)
-
-
-_DRIFT_NAMES = (
-    *("version", "at", "what", "file", "actor", "kind", "fields", "kept_as", "detected"),
-    "message",
-)
-
-
 def drift(context: typer.Context, view: AsOf = None) -> None:
     """Every hand edit and what became of it, and what is wrong with the log (then exit 7)."""
     with reading(context) as workflow:
-        _, rows = asked(workflow, tables.DRIFT, view)
+        _, rows = _asked(workflow, tables.DRIFT, view)
         wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
         state = workflow.log.state(view)
         stages = state.stages.values() if state is not None else ()
         waiting = [*(state.drifts if state is not None else ()), *(s for s in stages if s.changed)]
-        present(workflow.output, [*drift_records(rows), *wrong], _COLUMNS, _DRIFT_NAMES, view)
+        present(workflow.output, [*drift_records(rows), *wrong], _DRIFT, _DRIFT_NAMES, view)
     if wrong or waiting:
         raise typer.Exit(FINDINGS)
-
-
-_COLUMNS = (
-    TableColumn("VERSION", lambda record: f"v{record['version']}"),
-    TableColumn("WHEN", lambda record: utc_seconds(record["at"]) or ""),
-    *(text("what"), text("file"), text("kind")),
-    TableColumn("FIELDS", lambda record: ", ".join(record["fields"]), 60),
-    *(text("kept_as"), text("message", None, 80)),
-)
-
-
-_REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
 
 
 def refused(
@@ -288,13 +268,7 @@ def refused(
             if code in (None, refusal.code)
             if actor in (None, refusal.actor, refusal.actor.partition(":")[0])
         ]
-        present(workflow.output, records, _REFUSED_COLUMNS, _REFUSED_NAMES, view)
-
-
-_REFUSED_COLUMNS = (
-    TableColumn("WHEN", lambda record: utc_seconds(record["at"]) or ""),
-    *(text("actor", "WHO"), text("command"), text("code"), text("message", "WHY", 80)),
-)
+        present(workflow.output, records, _REFUSED, _REFUSED_NAMES, view)
 
 
 def sql(
@@ -309,37 +283,31 @@ def sql(
     asked = sys.stdin.read() if statement == "-" else statement
     if not asked.strip():
         raise InvalidOption("expected a statement, found nothing")
+
     with (
         reading(context) as workflow,
         tables.inquiry(workflow.root.address, workflow.log, view) as desk,
         Watch(timeout, lambda: leave(settings_of(context), SqlTooLong(timeout))) as watch,
     ):
         answer = watch.step(lambda: desk.ask(asked, {}, timeout))
-        names = _told_apart(answer.columns)
-        records = (dict(zip(names, row, strict=True)) for row in watch.each(answer.rows))
+        names: list[str] = []
+        for place, name in enumerate(answer.columns):
+            again = answer.columns[:place].count(name)
+            names.append(f"{name}_{again + 1}" if again else name)
+        records = (
+            {name: _plain(value) for name, value in zip(names, row, strict=True)}
+            for row in watch.each(answer.rows)
+        )
         output = workflow.output
         if output.settings.format is Format.JSONL:
-            output.records(map(_plain, records), lambda _: "")
+            output.records(records, lambda _: "")
         else:
-            columns = [text(name, name) for name in names]
-            present(output, list(map(_plain, records)), columns, names, view)
+            columns = [TableColumn(name, partial(_cell, name, "")) for name in names]
+            present(output, list(records), columns, names, view)
 
 
-def _told_apart(names: list[str]) -> list[str]:
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return found
-
-
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with what JSON has no way to hold as text: bytes, and no finite number."""
-    return {name: _as_json(value) for name, value in record.items()}
-
-
-def _as_json(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Return a value that JSON can hold: text for bytes, and for what is no finite number."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Decimal) and value.is_finite():  # a sum or a mean on PostgreSQL

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.frame.options import DryRun, Text, argument, option
-from cli.frame.workspace import SCHEMA, Reading, address_here, create, opened, settings_of
-from cli.settings import actor_of
+from cli.frame.workspace import SCHEMA, address_here, create, opened, settings_of
+from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
 from eventstore.codec import Schema
 from eventstore.engine import open_log
@@ -27,14 +26,7 @@ from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant,
 from eventstore.transfer.copy import copy as copied
 from projections.words.next_action import NextAction
 from service.errors import InvalidOption, NoRoot
-from service.handover.archive import (
-    Stores,
-    back_up,
-    require_in_place,
-    require_stream,
-    source_in,
-    workflow_in,
-)
+from service.handover import archive as archives
 from service.handover.carried import brought, put_in_place
 from service.handover.manifest import Manifest
 from service.handover.restore import read_archive
@@ -81,11 +73,10 @@ def copy(
     """
     places = [address_of(each, Path.cwd()) for each in (source, target)]
     with closing(_reader(places[0])) as log:
-        require_in_place(log, stream)
+        archives.require_in_place(log, stream)
         done = _transfer(log, places[1], stream, dry_run)
-    text = _text(done, _shown(places[1]), dry_run, "copied")
-    data = {"source": _shown(places[0]), "target": _shown(places[1])}
-    _tell(context, {**data, "dry_run": dry_run, **done._asdict()}, text)
+    told = {"source": _shown(places[0]), "target": _shown(places[1])}
+    _tell(context, done, told, told["target"], dry_run, "copied")
 
 
 def backup(
@@ -101,14 +92,14 @@ def backup(
     address = address_here(context)
     chosen = form or (BackupForm.SQLITE if isinstance(address, Path) else BackupForm.ARCHIVE)
     with closing(_reader(address)) as log:
-        require_stream(log, stream)
-        done = (
-            _survey_of(log, stream)
-            if dry_run
-            else back_up(log, file, chosen.value, STORES, only=stream)
-        )
-    data = {"file": str(file), "form": chosen.value, "dry_run": dry_run, **done._asdict()}
-    _tell(context, data, _text(done, str(file), dry_run, "backed up"))
+        archives.require_stream(log, stream)
+        if dry_run:
+            archives.require_in_place(log, stream)
+            done = _survey(log, stream)
+        else:
+            done = archives.back_up(log, file, chosen.value, STORES, only=stream)
+    told = {"file": str(file), "form": chosen.value}
+    _tell(context, done, told, told["file"], dry_run, "backed up")
 
 
 def restore(
@@ -121,51 +112,38 @@ def restore(
 
     In a folder without a root it becomes that of the backup's workflow, or of its machines.
     """
-    with closing(source_in(file, STORES)) as found:
-        new = _new_root(context, found, stream)
+    settings, new = settings_of(context), None
+    with closing(archives.source_in(file, STORES)) as found:
+        if settings.database_url is None or not is_server(settings.database_url):
+            try:
+                find_root(settings.start)
+            except NoRoot:
+                # What it will be must be clear before anything is made.
+                archives.require_stream(found, stream)
+                archives.workflow_in(found, stream)
+                new = root_at(settings.start, settings.database_url, settings.journal)
         address = new.address if new is not None else address_here(context)
         if new is not None and not dry_run:
             prepare_folder(new)
         done = _transfer(found, address, stream, dry_run)
         if new is not None and not dry_run:
-            configure(new, workflow_in(found, stream))
-    data = {"file": str(file), "target": _shown(address), "dry_run": dry_run, **done._asdict()}
-    text = _text(done, _shown(address), dry_run, "restored")
-    actions = [] if dry_run else [_REBUILD]
-    told = [text, *(f"next: {action.command}  ({action.reason})" for action in actions)]
-    _tell(context, data, "\n".join(told), actions)
-
-
-def _new_root(context: typer.Context, source: CopySource, only: str | None) -> Root | None:
-    """Return the root that is to be made, None where the log's place is known already."""
-    settings = settings_of(context)
-    if settings.database_url is not None and is_server(settings.database_url):
-        return None
-    try:
-        find_root(settings.start)
-    except NoRoot:
-        # What it will be must be clear before anything is made.
-        require_stream(source, only)
-        workflow_in(source, only)
-        return root_at(settings.start, settings.database_url, settings.journal)
-    return None
+            configure(new, archives.workflow_in(found, stream))
+    told = {"file": str(file), "target": _shown(address)}
+    _tell(context, done, told, told["target"], dry_run, "restored", [] if dry_run else [_REBUILD])
 
 
 def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run: bool) -> Copied:
-    require_stream(source, only)
+    archives.require_stream(source, only)
     if not dry_run:
         with closing(made_at(target)) as store:
             return copied(source, store, only=only)
-    with closing(_there(target)) as store:
+    try:
+        there = _reader(target)
+    except DatabaseMissing:
+        there = MemoryStore(schema=SCHEMA, clock=system_instant)
+    with closing(there) as store:
         require_vacant(source, store, only)
     return _survey(source, only)
-
-
-def _there(target: Path | str) -> EventStore:
-    try:
-        return _reader(target)
-    except DatabaseMissing:
-        return MemoryStore(schema=SCHEMA, clock=system_instant)
 
 
 def _survey(source: CopySource, only: str | None) -> Copied:
@@ -174,11 +152,6 @@ def _survey(source: CopySource, only: str | None) -> Copied:
     commands = sum(1 for command in source.commands() if only in (None, command.stream))
     refusals = sum(1 for _ in source.refusals(only))
     return Copied(len(chains.heads), events, commands, refusals, 0)
-
-
-def _survey_of(log: EventStore, only: str | None) -> Copied:
-    require_in_place(log, only)
-    return _survey(log, only)
 
 
 def _reader(address: Path | str) -> EventStore:
@@ -197,23 +170,28 @@ def _shown(address: Path | str) -> str:
     return f"sqlite:///{address}" if isinstance(address, Path) else public(address)
 
 
-def _text(done: Copied, place: str, dry_run: bool, verb: str) -> str:
+def _tell(
+    context: typer.Context,
+    done: Copied,
+    told: dict[str, str],
+    place: str,
+    dry_run: bool,
+    verb: str,
+    actions: Sequence[NextAction] = (),
+) -> None:
     there = f", {done.before} of them there before" if done.before else ""
     how = f"would be {verb}" if dry_run else f"{verb}, chain and order checked"
-    return (
+    text = (
         f"{place}: {done.events} events of {done.streams} streams{there}, {done.commands} command "
         f"ids and {done.refusals} refusals {how}"
     )
-
-
-def _tell(
-    context: typer.Context, data: dict[str, Any], text: str, actions: Sequence[NextAction] = ()
-) -> None:
-    Output(settings_of(context)).result(data, lambda: text, actions=actions)
+    lines = [text, *(f"next: {action.command}  ({action.reason})" for action in actions)]
+    data = {**told, "dry_run": dry_run, **done._asdict()}
+    Output(settings_of(context)).result(data, lambda: "\n".join(lines), actions=actions)
 
 
 #: A backup is one file: no write-ahead log may stay beside it.
-STORES = Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))
+STORES = archives.Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))
 
 
 def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:
@@ -227,24 +205,16 @@ def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bo
     root = as_configured(root_at(target, settings.database_url, settings.journal))
     if dry_run:
         refuse_second(root)
-        _restoring_tell(Output(settings), file, manifest, None)
+        _tell_restored(Output(settings), file, manifest, None, None, [])
         return
     restored(root, file, manifest, _connect)
-    store = create(root)
-    try:
+    streams = (stream.name for stream in manifest.streams)
+    machines = [name.removeprefix(PREFIX) for name in streams if name.startswith(PREFIX)]
+    with closing(create(root)) as store:
         config = Config(manifest.workflow, root.url, root.journal)
-        log = WorkflowLog(store, config.stream, root.path)
-        if config.workflow is not None:
-            Service(root, log, actor_of(settings)).files.rebuild()
-        for stream in manifest.streams:
-            if stream.name.startswith(PREFIX):
-                machine = MachineLog(store, stream.name.removeprefix(PREFIX), root.path)
-                MachineService(root, machine, actor_of(settings)).files.rebuild()
+        log = _show_files(root, store, config, machines, settings)
         kept = put_in_place(root.path, file, manifest)
-        made = Reading(root, config, log, Output(settings))
-        _restoring_tell(made.output, file, manifest, made, kept)
-    finally:
-        store.close()
+        _tell_restored(Output(settings), file, manifest, root, log.state(), kept)
 
 
 def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
@@ -252,40 +222,43 @@ def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
     return open_log(root.address, schema=schema, clock=clock, journal=root.journal)
 
 
-def _restoring_tell(
-    output: Output, file: Path, manifest: Manifest, made: Reading | None, kept: Sequence[str] = ()
+def _tell_restored(
+    output: Output,
+    file: Path,
+    manifest: Manifest,
+    root: Root | None,
+    state: Any,
+    kept: Sequence[str],
 ) -> None:
+    files = brought(manifest)
     data: dict[str, Any] = {
-        "dry_run": made is None,
+        "dry_run": root is None,
         "workflow": manifest.workflow,
         "source": str(file),
-        "root": str(made.root.path) if made is not None else None,
+        "root": str(root.path) if root is not None else None,
         "streams": [
             {"stream": s.name, "version": s.version, "head": s.head} for s in manifest.streams
         ],
-        "files": brought(manifest),
+        "files": files,
         "kept": list(kept),
         "left_out": [asdict(one) for one in manifest.left_out],
     }
-    state = made.log.state() if made is not None else None
-    output.result(data, lambda: _restoring_text(manifest, made, kept), state=state)
-
-
-def _restoring_text(manifest: Manifest, made: Reading | None, kept: Sequence[str]) -> str:
-    verb = "would import" if made is None else "imported"
+    verb = "would import" if root is None else "imported"
     lines = [
         f"{verb} {s.name}: {s.version} events, every hash as it was; head {s.head[:12]}"
         for s in manifest.streams
     ]
-    lines.append(f"{verb} {len(brought(manifest))} of the workflow's own files")
+    lines.append(f"{verb} {len(files)} of the workflow's own files")
     lines += [f"  another file is here, and stays: {path}" for path in kept]
     lines += [f"  not in the archive: {one.path}: {one.why}" for one in manifest.left_out]
-    if made is not None:
-        lines.append(
-            "the next command that writes asks what this root is: --root-is moved, where the "
-            "original is no more, or --root-is copied"
-        )
-    return "\n".join(lines)
+    lines += [_ASKED] if root is not None else []
+    output.result(data, lambda: "\n".join(lines), state=state)
+
+
+_ASKED = (
+    "the next command that writes asks what this root is: --root-is moved, where the "
+    "original is no more, or --root-is copied"
+)
 
 
 def salvage(
@@ -306,57 +279,36 @@ def salvage(
     store = opened(root, read_only=True)
     if dry_run:
         with closing(store):
-            lost = survey(store, SCHEMA)
-        _salvage_tell(context, {"dry_run": True, "lost": lost, "kept": None, "events": None})
+            _tell_salvaged(context, survey(store, SCHEMA), None)
         return
     if into is not None:
-        with closing(store):
-            done = _into(root, into)
+        with closing(store), closing(made_at(address_of(into, root.path))) as target:
+            done = salvaged_into(root, store, SCHEMA, target, system_clock())
     else:
         # Without a write-ahead log beside it, the new log is one file, which can be put in place.
-        done = salvage_here(
-            root, store, SCHEMA, partial(made_at, journal="truncate"), system_clock()
-        )
-    if into is None:
-        _show_files(root, config, context)
-    _salvage_tell(
-        context,
-        {
-            "dry_run": False,
-            "lost": done.lost,
-            "kept": str(done.kept) if done.kept is not None else None,
-            "events": done.copied.events,
-        },
-    )
+        done = salvage_here(root, store, SCHEMA, STORES.made, system_clock())
+        with closing(opened(root, read_only=False)) as store:
+            _show_files(root, store, config, machines_in(store), settings)
+    _tell_salvaged(context, done.lost, done)
 
 
-def _into(root: Root, url: str) -> Salvaged:
-    address = address_of(url, root.path)
-    with closing(opened(root, read_only=True)) as store, closing(made_at(address)) as target:
-        return salvaged_into(root, store, SCHEMA, target, system_clock())
+def _show_files(
+    root: Root, store: EventStore, config: Config, machines: Iterable[str], settings: Settings
+) -> WorkflowLog:
+    actor, log = actor_of(settings), WorkflowLog(store, config.stream, root.path)
+    if log.state() is not None:
+        Service(root, log, actor).files.rebuild()
+    for machine in machines:
+        MachineService(root, MachineLog(store, machine, root.path), actor).files.rebuild()
+    return log
 
 
-def _show_files(root: Root, config: Config, context: typer.Context) -> None:
-    actor = actor_of(settings_of(context))
-    with closing(opened(root, read_only=False)) as store:
-        log = WorkflowLog(store, config.stream, root.path)
-        if log.state() is not None:
-            Service(root, log, actor).files.rebuild()
-        for machine in machines_in(store):
-            MachineService(root, MachineLog(store, machine, root.path), actor).files.rebuild()
-
-
-def _salvage_tell(context: typer.Context, data: dict[str, Any]) -> None:
-    Output(settings_of(context)).result(data, lambda: _salvage_text(data))
-
-
-def _salvage_text(data: dict[str, Any]) -> str:
-    if not data["lost"]:
-        return "every event is as it was recorded" + _kept(data)
-    verb = "would be left out" if data["dry_run"] else "is left out"
-    lines = [f"{name}: from version {n} on it {verb}" for name, n in data["lost"].items()]
-    return "\n".join(lines) + _kept(data)
-
-
-def _kept(data: dict[str, Any]) -> str:
-    return f"\nthe log and the files as they were: {data['kept']}" if data["kept"] else ""
+def _tell_salvaged(context: typer.Context, lost: dict[str, int], done: Salvaged | None) -> None:
+    kept = str(done.kept) if done is not None and done.kept is not None else None
+    verb = "would be left out" if done is None else "is left out"
+    lines = [f"{name}: from version {n} on it {verb}" for name, n in lost.items()]
+    lines = lines or ["every event is as it was recorded"]
+    lines += [f"the log and the files as they were: {kept}"] if kept else []
+    data = {"dry_run": done is None, "lost": lost, "kept": kept}
+    data |= {"events": done.copied.events if done is not None else None}
+    Output(settings_of(context)).result(data, lambda: "\n".join(lines))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,6 @@ from cli.terminal.output import Output
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import HEAD
 from eventstore.private import public
-from eventstore.sqlite.connection import Journal
 from lifecycle.errors import NeedsConsent
 from lifecycle.words.values import span
 from service.errors import InvalidOption
@@ -23,7 +21,6 @@ from service.root.root import find_root, open_root, read_config
 if TYPE_CHECKING:
     from reconciler.context import Jobs
     from reconciler.files.clearing import Clearing
-    from service.writing.stream_writer import WriteOptions
 
 
 Stages = Annotated[Texts, argument("[STAGE...]", "Only of these stages.")]
@@ -38,9 +35,15 @@ def clean(
     yes: bool = option("Free it without asking."),
 ) -> None:
     """Say what attempts before the last good one left behind, ask, and free it."""
-    from reconciler.files.clearing import clearings
+    from reconciler.files.clearing import clearings, command, remove
+    from reconciler.files.leftovers import size_of
 
-    age, size = _age(older), _size(larger)
+    age = None if older is None else span(older)
+    if older is not None and age is None:
+        raise InvalidOption(f"--older-than: expected an age such as 12h, 7d or 2w, found {older!r}")
+    size = None if larger is None else size_of(larger)
+    if larger is not None and size is None:
+        raise InvalidOption(f"--larger-than: expected bytes, or 500 MB, 1 GB …, found {larger!r}")
     with engine(context, options.dry_run) as (jobs, output):
         if jobs.service.first_answer(options) is not None:
             _tell(output, jobs, [], freed=True)
@@ -49,41 +52,24 @@ def clean(
         if found and not (options.dry_run or yes):
             _ask(jobs, found)
         if found and not options.dry_run:
-            _free(jobs, found, options)
+            # What is gone is named, whoever dies in between.
+            commands = [command(jobs.root, one) for one in found]
+            jobs.tell(jobs.service.handle(*commands, options=options))
+            for one in found:
+                remove(one)
         _tell(output, jobs, found, freed=not options.dry_run)
 
 
-def _age(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    found = span(text)
-    if found is None:
-        raise InvalidOption(f"--older-than: expected an age such as 12h, 7d or 2w, found {text!r}")
-    return found
-
-
-def _size(text: str | None) -> int | None:
-    from reconciler.files.leftovers import size_of
-
-    found = None if text is None else size_of(text)
-    if text is not None and found is None:
-        raise InvalidOption(f"--larger-than: expected bytes, or 500 MB, 1 GB …, found {text!r}")
-    return found
-
-
 def _ask(jobs: Jobs, found: list[Clearing]) -> None:
-    """Ask the person at the terminal; raises `NeedsConsent` where nobody agrees."""
     from cli.frame.consent import asked_at_terminal
 
-    lines = "\n".join(_line(one) for one in found)
     total = sum(one.size for one in found)
+    told = "\n".join([*map(_line, found), f"{total} bytes in all."])
     try:
-        agreed = asked_at_terminal(
-            jobs.service.actor, "what is freed", f"{lines}\n{total} bytes in all.", "wfctl clean"
-        )
+        agreed = asked_at_terminal(jobs.service.actor, "what is freed", told, "wfctl clean")
     except NeedsConsent as error:
         raise NeedsConsent(
-            f"nothing was freed of:\n{lines}\n{total} bytes in all. `wfctl clean --yes` frees it "
+            f"nothing was freed of:\n{told} `wfctl clean --yes` frees it "
             "without asking, `--dry-run` only looks.",
             bytes=total,
             freed=[],
@@ -98,32 +84,14 @@ def _line(one: Clearing) -> str:
     return f"{one.stage} {one.attempt}: {one.size} bytes: {', '.join(what)}"
 
 
-def _free(jobs: Jobs, found: list[Clearing], options: WriteOptions) -> None:
-    """Record what is freed, and remove it: what is gone is named, whoever dies in between."""
-    from reconciler.files.clearing import command, remove
-
-    commands = [command(jobs.root, one) for one in found]
-    outcome = jobs.service.handle(*commands, options=options)
-    jobs.tell(outcome)
-    for one in found:
-        remove(one)
-
-
 def _tell(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> None:
     total = sum(one.size for one in found)
-    data = {
-        "dry_run": not freed,
-        "bytes": total,
-        "freed": [
-            {
-                "stage": one.stage,
-                "attempt": one.attempt,
-                "bytes": one.size,
-                "paths": [str(path.relative_to(jobs.root)) for path in one.paths],
-            }
-            for one in found
-        ],
-    }
+    told = [
+        {"stage": one.stage, "attempt": one.attempt, "bytes": one.size}
+        | {"paths": [str(path.relative_to(jobs.root)) for path in one.paths]}
+        for one in found
+    ]
+    data = {"dry_run": not freed, "bytes": total, "freed": told}
     verb = "freed" if freed else "would be freed"
     lines = [*map(_line, found), f"{total} bytes {verb}" if found else "nothing is to be freed"]
     output.changed(data, lambda: "\n".join(lines), jobs.service.state(), is_rehearsal=not freed)
@@ -147,10 +115,9 @@ def upgrade(
     if expected_version not in (None, int(before or 0)):
         raise WrongExpectedVersion("the database's schema", expected_version, int(before or 0))
     after = HEAD if dry_run else migrate(address)
-    Output(settings_of(context)).result(
-        {"revision": before if dry_run else after, "was": before, "dry_run": dry_run},
-        lambda: f"would go from {before} to {after}" if dry_run else str(after),
-    )
+    text = f"would go from {before} to {after}" if dry_run else str(after)
+    data = {"revision": before if dry_run else after, "was": before, "dry_run": dry_run}
+    Output(settings_of(context)).result(data, lambda: text)
 
 
 def current(context: typer.Context) -> None:
@@ -175,17 +142,10 @@ def project(
         start = 0 if rebuild else before
         if not dry_run:
             tables.rebuild() if rebuild else tables.catch_up()
-        verb = "would project" if dry_run else "projected"
-        output.result(
-            {
-                "events": state.head - start,
-                "was": before,
-                "version": state.head,
-                "dry_run": dry_run,
-            },
-            lambda: f"{verb} {state.head - start} events, up to version {state.head}",
-            state=state,
-        )
+        verb, count = "would project" if dry_run else "projected", state.head - start
+        data = {"events": count, "was": before, "version": state.head, "dry_run": dry_run}
+        text = f"{verb} {count} events, up to version {state.head}"
+        output.result(data, lambda: text, state=state)
 
 
 def url(context: typer.Context) -> None:
@@ -195,10 +155,11 @@ def url(context: typer.Context) -> None:
     address = root.address
     shown = public(address) if isinstance(address, str) else f"sqlite:///{address}"
     journal = journal_of(root)
-    Output(settings_of(context)).result(
-        {"url": shown, "journal": journal._asdict() if journal else None},
-        lambda: f"{shown}\n{_journal(journal)}",
-    )
+    how = "the server keeps its own journal; each commit of ours waits for its disk"
+    if journal is not None:
+        how = f"journal {journal.mode}, synchronous {journal.synchronous}: {journal.reason}"
+    data = {"url": shown, "journal": journal._asdict() if journal else None}
+    Output(settings).result(data, lambda: f"{shown}\n{how}")
 
 
 def trust(context: typer.Context, dry_run: DryRun = False) -> None:
@@ -218,14 +179,6 @@ def trust(context: typer.Context, dry_run: DryRun = False) -> None:
         if notify is not None:
             agreed.trust_notice(notify, root.path)
     told = " and ".join(filter(None, (named, notify)))
-    verb = "would trust" if dry_run else "trusted"
-    Output(settings).result(
-        {"url": named, "notify": notify, "dry_run": dry_run},
-        lambda: f"{verb}: {told}" if told else "no database elsewhere, and nobody to be told",
-    )
-
-
-def _journal(journal: Journal | None) -> str:
-    if journal is None:
-        return "the server keeps its own journal; each commit of ours waits for its disk"
-    return f"journal {journal.mode}, synchronous {journal.synchronous}: {journal.reason}"
+    text = f"{'would trust' if dry_run else 'trusted'}: {told}"
+    text = text if told else "no database elsewhere, and nobody to be told"
+    Output(settings).result({"url": named, "notify": notify, "dry_run": dry_run}, lambda: text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -17,13 +18,7 @@ from cli.settings import Format, Settings
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, present
 from lifecycle.state.workflow import Workflow
-from projections.files.comparison import (
-    ComparedRow,
-    ComparedSide,
-    rows,
-    side_of_attempt,
-    side_of_state,
-)
+from projections.files.comparison import ComparedSide, rows, side_of_attempt, side_of_state
 from projections.files.document_diff import FieldDifference, differences
 from projections.files.state_document import document
 from projections.words.text import shown
@@ -50,14 +45,24 @@ def compare(
     wanted = [row for row in found if every or row.kind == "output" or not row.is_same]
     output = Output(settings)
     is_flat = settings.format in (Format.TEXT, Format.CSV)
-    records = [_record(row, sides, is_flat=is_flat) for row in wanted]
+    records: list[dict[str, Any]] = []
+    for row in wanted:
+        values = dict(zip(sides, row.values, strict=True))
+        named = values if is_flat else {"values": values}
+        records.append({"kind": row.kind, "name": row.name, **named, "same": row.is_same})
     if settings.format is Format.JSON:
         output.result({"sides": sides, "rows": records}, str)
         return
+
+    def value(side: str, one: dict[str, Any]) -> str:
+        if one["kind"] in ("script", "output") and one[side]:
+            return str(one[side])[:_DIGEST]
+        return shown(one[side]) or "-"
+
     columns = [
         TableColumn("KIND", lambda one: one["kind"]),
         TableColumn("NAME", lambda one: one["name"], _WIDE),
-        *(TableColumn(name, _value_of(name), _WIDE) for name in sides),
+        *(TableColumn(name, partial(value, name), _WIDE) for name in sides),
         TableColumn("SAME", lambda one: "yes" if one["same"] else "no"),
     ]
     present(output, records, columns, ["kind", "name", *sides, "same"], None)
@@ -68,37 +73,16 @@ def _side(settings: Settings, name: str) -> ComparedSide:
         with reading_of(replace(settings, root=Path(name), database_url=None)) as there:
             return side_of_state(name, there.state())
     with reading_of(settings) as here:
-        attempt = _ATTEMPT.fullmatch(name)
-        if attempt is None:
+        named = _ATTEMPT.fullmatch(name)
+        if named is None:
             return side_of_state(name, here.log.current(moment(name, None)))
-        return _of_attempt(here, name, attempt["stage"], attempt["attempt"])
-
-
-def _of_attempt(here: Reading, name: str, stage: str, attempt: str) -> ComparedSide:
-    known = here.state().stage(stage)
-    side = side_of_attempt(name, here.log.steps(), stage, attempt)
-    if side is None:
-        has = ", ".join(one.id for one in known.attempts) or "none"
-        raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
-    return side
-
-
-def _record(row: ComparedRow, sides: list[str], *, is_flat: bool) -> dict[str, Any]:
-    values = dict(zip(sides, row.values, strict=True))
-    named = values if is_flat else {"values": values}
-    return {"kind": row.kind, "name": row.name, **named, "same": row.is_same}
-
-
-def _value_of(side: str) -> Any:
-    def text(one: dict[str, Any]) -> str:
-        value = one[side]
-        return (
-            str(value)[:_DIGEST]
-            if one["kind"] in ("script", "output") and value
-            else shown(value) or "-"
-        )
-
-    return text
+        stage, attempt = named["stage"], named["attempt"]
+        known = here.state().stage(stage)
+        side = side_of_attempt(name, here.log.steps(), stage, attempt)
+        if side is None:
+            has = ", ".join(one.id for one in known.attempts) or "none"
+            raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
+        return side
 
 
 def diff(
@@ -116,62 +100,37 @@ def diff(
         reading(context) as here,
         reading_of(other) if other is not None else nullcontext(here) as there,
     ):
-        before = _diff_side(here, machine, moment(first, known_at))
-        after = _diff_side(there, machine, moment(second, known_at))
+        before, old, _ = _diff_side(here, machine, moment(first, known_at))
+        after, new, state = _diff_side(there, machine, moment(second, known_at))
         found = [
-            difference
-            for difference in differences(before.document, after.document)
-            if field is None or f"{difference.name}.".startswith(f"{field}.")
+            one
+            for one in differences(old, new)
+            if field is None or f"{one.name}.".startswith(f"{field}.")
         ]
-        _print(here, before, after, found)
+        told = [
+            {"field": one.name, "stage": one.stage, "kind": one.kind, "a": one.old, "b": one.new}
+            for one in found
+        ]
+        output = here.output if machine is None else of_machine(here, machine).output
+        lines = [line for one in found for line in _lines(output, one)]
+        versions = f"version {before['version']} and version {after['version']}"
+        text = "\n".join(lines) or f"no field differs between {versions}"
+        output.result({"a": before, "b": after, "differences": told}, lambda: text, state=state)
     if found:
         raise typer.Exit(FINDINGS)
 
 
-class DiffSide(NamedTuple):
-    """What is compared: its kind and id, its version, its document; the state of a workflow."""
-
-    kind: str
-    id: str
-    version: int
-    document: dict[str, Any]
-    state: Workflow | None = None
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """What it is, for the answer."""
-        return {self.kind: self.id, "version": self.version}
-
-
-def _diff_side(root: Reading, machine: str | None, view: Moment | None) -> DiffSide:
+def _diff_side(
+    root: Reading, machine: str | None, view: Moment | None
+) -> tuple[dict[str, Any], dict[str, Any], Workflow | None]:
+    """Return what is compared, for the answer; its document; the state of a workflow."""
     if machine is not None:
         from cli.frame.machine_history import document_of
 
-        return DiffSide("machine", machine, *document_of(root, machine, view))
+        version, whole = document_of(root, machine, view)
+        return {"machine": machine, "version": version}, whole, None
     state = root.log.current(view)
-    return DiffSide("workflow", state.id, state.head, document(state), state)
-
-
-def _print(here: Reading, before: DiffSide, after: DiffSide, found: list[FieldDifference]) -> None:
-    data = {
-        "a": before.named,
-        "b": after.named,
-        "differences": [_diff_record(difference) for difference in found],
-    }
-    output = here.output if after.state is not None else of_machine(here, after.id).output
-    text = "\n".join(line for difference in found for line in _lines(output, difference))
-    same = f"no field differs between version {before.version} and version {after.version}"
-    output.result(data, lambda: text or same, state=after.state)
-
-
-def _diff_record(difference: FieldDifference) -> dict[str, Any]:
-    return {
-        "field": difference.name,
-        "stage": difference.stage,
-        "kind": difference.kind,
-        "a": difference.old,
-        "b": difference.new,
-    }
+    return {"workflow": state.id, "version": state.head}, document(state), state
 
 
 def _lines(output: Output, difference: FieldDifference) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import platform
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,16 @@ from cli.frame.workspace import settings_of, writing
 from cli.settings import actor_of
 from cli.terminal.output import Output, say
 from lifecycle.errors import NeedsConsent
-from lifecycle.state.workflow import Workflow
 from service.consent import signature
 from service.errors import NoRoot
 from service.root.disk import config_folder
+from service.writing import amendments as decisions
 from service.writing.amendments import check_person
+from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
 
 _POLICY = "signature"
 _WHY = "only a signature shall count, so that nobody can agree in a person's name"
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A key, the line that allows it, and the file that the line is in."""
-
-    key: Path
-    line: str
-    signers: Path
-    made: bool
 
 
 def setup(
@@ -53,90 +44,64 @@ def setup(
     actor = actor_of(settings)
     check_person(actor, "how a person agrees")
     own = name or f"{getpass.getuser()}@{platform.node()}"
-    prepared = _prepared(own, key, hardware=hardware, dry_run=dry_run)
-    _explain(prepared)
+    path, signers = key or config_folder() / "signing-key", config_folder() / "signers"
+    made = key is None and not path.exists()
+    # A name that cannot be one is told before a passphrase is asked.
+    signature.signer_line(own, "")
+    line = f"{own} …"
+    if not (dry_run and made):
+        if made:
+            say(f"wfctl: making your key at {path}; choose a passphrase that no program has")
+            signature.make_key(path, own, hardware=hardware)
+        line = signature.signer_line(own, signature.public_of(path))
+        if not dry_run:
+            signature.allow(signers, line)
+    _explain(path, line)
     try:
         with writing(context, dry_run) as (service, output):
-            data = _decided(service, prepared, dry_run)
+            data = _decided(service, path, line, dry_run)
     except NoRoot:
         output, data = Output(settings), {"workflow": None, "policy": None}
-    told = {
-        "dry_run": dry_run,
-        "key": str(prepared.key),
-        "made": prepared.made,
-        "signers": str(prepared.signers),
-        "signer": prepared.line,
-        **data,
-    }
-    output.result(told, lambda: _text(told))
+    told = {"dry_run": dry_run, "key": str(path), "made": made, "signers": str(signers)}
+    told |= {"signer": line, **data}
+    output.result(told, lambda: "\n".join(_text(told)))
 
 
-def _prepared(name: str, key: Path | None, *, hardware: bool, dry_run: bool) -> Prepared:
-    path = key or config_folder() / "signing-key"
-    signers = config_folder() / "signers"
-    made = key is None and not path.exists()
-    signature.signer_line(
-        name, ""
-    )  # a name that cannot be one is told before a passphrase is asked
-    if dry_run and made:
-        return Prepared(path, f"{name} …", signers, made=True)
-    if made:
-        say(f"wfctl: making your key at {path}; choose a passphrase that no program has")
-        signature.make_key(path, name, hardware=hardware)
-    line = signature.signer_line(name, signature.public_of(path))
-    if not dry_run:
-        signature.allow(signers, line)
-    return Prepared(path, line, signers, made)
-
-
-def _explain(prepared: Prepared) -> None:
+def _explain(key: Path, line: str) -> None:
     """Say what keeps programs of this login from signing with the key, or that nothing does."""
-    if not prepared.key.exists():
+    if not key.exists():
         return
-    if signature.needs_touch(prepared.line.partition(" ")[2]):
-        say("wfctl: the key is on a device: each signature wants a touch, which no program gives")
-    elif prepared.key.suffix == ".pub":
-        say("wfctl: the SSH agent signs: add the key with `ssh-add -c`, so that it asks each time")
-    elif signature.is_open(prepared.key):
-        say(
-            f"wfctl: warning: {prepared.key} has no passphrase: every program of this login can "
-            f"sign with it. `ssh-keygen -p -f {prepared.key}` sets one"
+    if signature.needs_touch(line.partition(" ")[2]):
+        text = "the key is on a device: each signature wants a touch, which no program gives"
+    elif key.suffix == ".pub":
+        text = "the SSH agent signs: add the key with `ssh-add -c`, so that it asks each time"
+    elif signature.is_open(key):
+        text = (
+            f"warning: {key} has no passphrase: every program of this login can "
+            f"sign with it. `ssh-keygen -p -f {key}` sets one"
         )
     else:
-        say(
-            "wfctl: the passphrase is asked for at each signature. Do not add the key to an SSH "
+        text = (
+            "the passphrase is asked for at each signature. Do not add the key to an SSH "
             "agent without `ssh-add -c`: the agent would sign for every program that asks"
         )
+    say(f"wfctl: {text}")
 
 
-def _decided(service: Service, prepared: Prepared, dry_run: bool) -> dict[str, Any]:
-    """Propose the policy and ask for consent to it, unless it is so already."""
+def _decided(service: Service, key: Path, line: str, dry_run: bool) -> dict[str, Any]:
+    from cli.frame.proposal import AskedChanges, command_of
+
     state = service.state()
     found = {"workflow": state.id, "policy": state.consent}
-    if state.consent == _POLICY and prepared.line in state.signers:
+    if state.consent == _POLICY and line in state.signers:
         return found
     if dry_run:
         return {**found, "would_be": _POLICY}
-    id_ = _proposed(service, state, prepared.line)
-    _agreed(service, id_, prepared.key)
-    return {**found, "policy": service.state().consent, "amendment": id_}
-
-
-def _proposed(service: Service, state: Workflow, line: str) -> str:
-    from cli.frame.proposal import AskedChanges, command_of
-    from service.writing.stream_writer import WriteOptions
-
     lines = [*state.signers, *([line] if line not in state.signers else [])]
     wanted = {"consent": _POLICY, "signers": lines}
     command = command_of(state, AskedChanges(reason=_WHY, settings=wanted))
     outcome = service.handle(command, options=WriteOptions())
-    return next(str(e.data["amendment"]) for e in outcome.events if e.type == command.type)
-
-
-def _agreed(service: Service, id_: str, key: Path) -> None:
-    from service.writing import amendments as decisions
-    from service.writing.stream_writer import WriteOptions
-
+    id_ = next(str(e.data["amendment"]) for e in outcome.events if e.type == command.type)
     policy = service.state().consent
     consenter = consenter_of(policy, service.actor, key if policy == _POLICY else None, None)
     if decisions.approve(service, id_, consenter, WriteOptions()) is None:
@@ -145,20 +110,16 @@ def _agreed(service: Service, id_: str, key: Path) -> None:
             f"`wfctl amend reject {id_}` closes it.",
             amendments=[id_],
         )
+    return {**found, "policy": service.state().consent, "amendment": id_}
 
 
-def _text(told: dict[str, Any]) -> str:
-    lines = [f"key {told['key']}{' (new)' if told['made'] else ''}"]
-    lines += [f"signers {told['signers']}: {told['signer']}"]
+def _text(told: dict[str, Any]) -> Iterator[str]:
+    yield f"key {told['key']}{' (new)' if told['made'] else ''}"
+    yield f"signers {told['signers']}: {told['signer']}"
     if told["workflow"] is None:
-        lines += [f"next: wfctl init PLAN --consent {_POLICY} --signers {told['signers']}"]
+        yield f"next: wfctl init PLAN --consent {_POLICY} --signers {told['signers']}"
     else:
-        policy = told.get("would_be") or told["policy"]
-        lines += [
-            f"{told['workflow']}: consent {'would be' if told['dry_run'] else 'is'} by {policy}"
-        ]
-        lines += [f"from now on: wfctl amend approve AMENDMENT --key {told['key']}"]
-    lines += [
-        f"a new machine: wfctl machine init … --consent {_POLICY} --signers {told['signers']}"
-    ]
-    return "\n".join(lines)
+        verb = "would be" if told["dry_run"] else "is"
+        yield f"{told['workflow']}: consent {verb} by {told.get('would_be') or told['policy']}"
+        yield f"from now on: wfctl amend approve AMENDMENT --key {told['key']}"
+    yield f"a new machine: wfctl machine init … --consent {_POLICY} --signers {told['signers']}"

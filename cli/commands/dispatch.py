@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,6 @@ from cli.frame.writes import through
 from cli.terminal.output import say
 from lifecycle.state.dependencies import has_results_kept
 from service.errors import InvalidOption, NotFound
-from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
@@ -62,18 +61,15 @@ def wait(
             for id_ in stages
         ]
         over = all(end["ended"] for end in ends)
-        output.changed(
-            ends[0] if len(ends) == 1 else {"stages": ends, "ended": over},
-            lambda: "\n".join(map(_end, ends)),
-            state,
-        )
+        lines = [
+            f"{end['stage']} is {end['status']}"
+            + ("" if end["ended"] else "; no end of its attempt is known")
+            for end in ends
+        ]
+        data = ends[0] if len(ends) == 1 else {"stages": ends, "ended": over}
+        output.changed(data, lambda: "\n".join(lines), state)
     if not over:
         raise typer.Exit(1)
-
-
-def _end(end: dict[str, str | bool]) -> str:
-    text = f"{end['stage']} is {end['status']}"
-    return text if end["ended"] else f"{text}; no end of its attempt is known"
 
 
 def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
@@ -83,17 +79,13 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
     from reconciler.files.freshness import look
 
     with engine(context, dry_run) as (jobs, output):
-        findings = bring_in_line(jobs, dry_run=dry_run)
+        findings = [one.to_dict() for one in bring_in_line(jobs, dry_run=dry_run)]
         state = jobs.service.state()
-        text = "\n\n".join(_finding(f.to_dict(), dry_run) for f in findings)
+        text = "\n\n".join("\n".join(_finding(one, dry_run)) for one in findings)
         seen = look(jobs.service.root, jobs.service.log, state)
         stands = account(state, seen)
         output.changed(
-            {
-                "dry_run": dry_run,
-                "findings": [f.to_dict() for f in findings],
-                "account": to_dicts(stands),
-            },
+            {"dry_run": dry_run, "findings": findings, "account": to_dicts(stands)},
             lambda: "\n".join([text or "no attempt is under way", *map(str, stands)]),
             state,
             is_rehearsal=dry_run,
@@ -101,32 +93,23 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
         )
 
 
-def _finding(found: dict, dry_run: bool) -> str:  # type: ignore[type-arg]
-    verdict = found["verdict"]
-    lines = [
-        f"{found['stage']} {found['attempt']}",
-        f"  verdict   {verdict['name']} (row {verdict['row']}): {verdict['reason']}",
-        f"  {'would' if dry_run else 'did'}     {'; '.join(found['steps'])}",
-    ]
-    return "\n".join(lines + [f"  evidence  {line}" for line in _evidence(found["evidence"])])
-
-
-def _evidence(evidence: dict) -> list[str]:  # type: ignore[type-arg]
-    jobs = [
-        f"job {job['name'][:12]}: id {job['id']}, started {job['started']}, exit "
-        f"{job['exit_code']}, lock held {job['lock_held']}"
-        for job in evidence["jobs"]
-    ]
-    outputs = [f"output {o['path']}: {o['presence']}" for o in evidence["outputs"]]
-    return [
-        (
-            f"monitor lock held {evidence['monitor_locked']}, monitor alive "
-            f"{evidence['monitor_alive']}, tmux session {evidence['session']}"
-        ),
-        *jobs,
-        f"exit code marker: {evidence['exit_marker']['seen']} {evidence['exit_marker']['code']}",
-        *outputs,
-    ]
+def _finding(found: dict[str, Any], dry_run: bool) -> Iterator[str]:
+    verdict, evidence = found["verdict"], found["evidence"]
+    yield f"{found['stage']} {found['attempt']}"
+    yield f"  verdict   {verdict['name']} (row {verdict['row']}): {verdict['reason']}"
+    yield f"  {'would' if dry_run else 'did'}     {'; '.join(found['steps'])}"
+    yield (
+        f"  evidence  monitor lock held {evidence['monitor_locked']}, monitor alive "
+        f"{evidence['monitor_alive']}, tmux session {evidence['session']}"
+    )
+    for job in evidence["jobs"]:
+        yield (
+            f"  evidence  job {job['name'][:12]}: id {job['id']}, started {job['started']}, exit "
+            f"{job['exit_code']}, lock held {job['lock_held']}"
+        )
+    marker = evidence["exit_marker"]
+    yield f"  evidence  exit code marker: {marker['seen']} {marker['code']}"
+    yield from (f"  evidence  output {o['path']}: {o['presence']}" for o in evidence["outputs"])
 
 
 def rehydrate(
@@ -178,16 +161,8 @@ def diagnose(
     sync: bool = option("With --submit: wait for its end."),
 ) -> None:
     """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
-    if submit:
-        _submit(context, stage, sync=sync, options=options)
-    elif sync or options.command_id or options.expected_version is not None:
-        raise InvalidOption("--sync, --command-id and --expected-version go with --submit")
-    else:
-        _report(context, stage)
-
-
-def _submit(context: typer.Context, stage: str, *, sync: bool, options: WriteOptions) -> None:
     from reconciler.control.dispatch import dispatch as launch
+    from reconciler.control.fix import of_newest
     from reconciler.control.reconcile import dispatch_sync
 
     def act(jobs: Jobs) -> Outcome:
@@ -195,24 +170,21 @@ def _submit(context: typer.Context, stage: str, *, sync: bool, options: WriteOpt
             return dispatch_sync(jobs, stage, options, diagnostic=True)
         return launch(jobs, stage, sync=False, options=options, diagnostic=True)
 
-    through(context, options, act)
-
-
-def _report(context: typer.Context, id_: str) -> None:
-    from reconciler.control.fix import of_newest
-
+    if submit:
+        through(context, options, act)
+        return
+    if sync or options.command_id or options.expected_version is not None:
+        raise InvalidOption("--sync, --command-id and --expected-version go with --submit")
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
-        stage = state.stage(id_)
-        attempt = stage.attempt
+        known = state.stage(stage)
+        attempt = known.attempt
         if attempt is None:
-            raise NotFound(f"{id_} has no attempt to be diagnosed; it is {stage.status}.")
-        found = of_newest(jobs, state, stage, attempt)
-        output.result(
-            {"stage": id_, "attempt": attempt.id, "error": stage.last_error, **found.to_dict()},
-            lambda: "\n".join(_lines(f"{id_} {attempt.id}", found)),
-            state=state,
-        )
+            raise NotFound(f"{stage} has no attempt to be diagnosed; it is {known.status}.")
+        found = of_newest(jobs, state, known, attempt)
+        data = {"stage": stage, "attempt": attempt.id, "error": known.last_error}
+        text = "\n".join(_lines(f"{stage} {attempt.id}", found))
+        output.result({**data, **found.to_dict()}, lambda: text, state=state)
 
 
 def _lines(head: str, found: Diagnosis) -> Iterator[str]:

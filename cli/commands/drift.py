@@ -1,28 +1,31 @@
-"""``wfctl drift …``: what others changed in the files, adopted or reverted."""
+"""``wfctl drift …`` and ``verify``: files and results that are not as the log has them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.deciding import DecisionKey, decide, dismissal_of
-from cli.frame.options import FINDINGS, Text, Texts, Writes, argument, option
+from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
+from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
+from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage
-from projections.words.account import account, to_dicts
-from service.errors import NotFound
-from service.files.foreign_changes import Foreign, ForeignChanges, closing
+from projections.words.account import Deviation, account, stale, to_dicts
+from reconciler.files.freshness import deviations, told
+from service.errors import InvalidOption, NotFound
+from service.files.foreign_changes import ForeignChanges, closing
 from service.files.workflow_files import STATE
-from service.writing.workflow_service import Service
+from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from service.files.drift_commands import Launched
 
 OnlyFile = Annotated[Text, argument("[FILE]", "Only this file.")]
 Detected = Annotated[
@@ -40,7 +43,11 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
 
     with reading(context) as workflow:
         changes = ForeignChanges(workflow.root, workflow.log)
-        found = [_told(changes, change) for change in changes.waiting(file)]
+        names = ("file", "kind", "base", "detected", "kept_as")
+        found: list[Change] = [
+            {name: getattr(one, name) for name in names} | {"differences": changes.explained(one)}
+            for one in changes.waiting(file)
+        ]
         output = workflow.output
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
@@ -58,38 +65,17 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         raise typer.Exit(FINDINGS)
 
 
-def _told(changes: ForeignChanges, change: Foreign) -> Change:
-    return {
-        "file": change.file,
-        "kind": change.kind,
-        "base": change.base,
-        "detected": change.detected,
-        "kept_as": change.kept_as,
-        "differences": changes.explained(change),
-    }
-
-
-def _lines(change: Change, output: Output) -> list[str]:
-    where = (
-        f"detected at version {change['detected']}, kept as {change['kept_as']}"
-        if change["detected"] is not None
-        else "on the disk, not yet recorded"
-    )
+def _lines(change: Change, output: Output) -> Iterator[str]:
+    where = "on the disk, not yet recorded"
+    if change["detected"] is not None:
+        where = f"detected at version {change['detected']}, kept as {change['kept_as']}"
     since = f"as of version {change['base']} of the log"
-    return [
-        f"{output.style(change['file'], '1')}: {change['kind']} ({since}; {where})",
-        *(f"  {_difference(difference)}" for difference in change["differences"]),
-    ]
-
-
-def _difference(difference: Change) -> str:
-    name, kind = difference["field"], difference["kind"]
-    old, new = (json.dumps(difference[side], ensure_ascii=False) for side in ("old", "new"))
-    if kind == "added":
-        return f"{name}: added {new}"
-    if kind == "removed":
-        return f"{name}: removed {old}"
-    return f"{name}: {old} -> {new}" + (" (order)" if kind == "order" else "")
+    yield f"{output.style(change['file'], '1')}: {change['kind']} ({since}; {where})"
+    for one in change["differences"]:
+        kind = one["kind"]
+        old, new = (json.dumps(one[side], ensure_ascii=False) for side in ("old", "new"))
+        told = {"added": f"added {new}", "removed": f"removed {old}"}.get(kind, f"{old} -> {new}")
+        yield f"  {one['field']}: {told}{' (order)' if kind == 'order' else ''}"
 
 
 def adopt(
@@ -101,47 +87,36 @@ def adopt(
     evidence: Text = option("TEXT", "What shows that a stage is completed."),
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
+    from reconciler.files.by_hand import borne_out
+
     with writing(context, options.dry_run) as (service, output):
-        change, changes = _chosen(service, file, detected, options.dry_run)
-        found = changes.adoption(change, only or [], evidence, _launched(service))
+
+        def launched(stage: Stage) -> list[tuple[Payload, str]]:
+            return borne_out(service.root.path, service.state(), stage, service.clock())
+
+        if not options.dry_run:
+            # What is still on the disk is recorded before.
+            service.files.bring_up_to_date()
+        changes = ForeignChanges(service.root, service.log)
+        waiting = [one for one in changes.waiting(file) if detected in (None, one.detected)]
+        waiting = [one for one in waiting if one.kind != "appended"]
+        _require(waiting, file, detected)
+        change = waiting[-1]
+        found = changes.adoption(change, only or [], evidence, launched)
         last = closing(change, found)
         options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
         tell(output, service.handle(*found.commands, *last, options=options), options)
 
 
-def _launched(service: Service) -> Launched:
-    def look(stage: Stage) -> list[tuple[Payload, str]]:
-        from reconciler.files.by_hand import borne_out
-
-        return borne_out(service.root.path, service.state(), stage, service.clock())
-
-    return look
-
-
-def _chosen(
-    service: Service, file: str, detected: int | None, dry_run: bool
-) -> tuple[Foreign, ForeignChanges]:
-    """Return the change to be decided; what is still on the disk is recorded before."""
-    if not dry_run:
-        service.files.bring_up_to_date()
-    changes = ForeignChanges(service.root, service.log)
-    waiting = [
-        change
-        for change in changes.waiting(file)
-        if detected in (None, change.detected) and change.kind != "appended"
-    ]
-    if not waiting:
-        raise _nothing(file, detected)
-    return waiting[-1], changes
-
-
-def _nothing(file: str, detected: int | None) -> NotFound:
+def _require(found: Sequence[object], file: str, detected: int | None) -> None:
     when = f" that was detected at version {detected}" if detected is not None else ""
-    return NotFound(
-        f"no change of {file}{when} waits for a decision; `wfctl drift show` lists those that do",
-        file=file,
-        detected=detected,
-    )
+    if not found:
+        raise NotFound(
+            f"no change of {file}{when} waits for a decision; `wfctl drift show` lists those that "
+            "do",
+            file=file,
+            detected=detected,
+        )
 
 
 def revert(
@@ -160,7 +135,80 @@ def revert(
             for one in service.state().drifts
             if file in (None, one.file) and detected in (None, one.version)
         ]
-        if detected is not None and not meant:
-            raise _nothing(file or "any file", detected)
+        if detected is not None:
+            _require(meant, file or "any file", detected)
         line = f"wfctl drift revert{f' {file}' if file else ''}"
         tell(output, decide(service, meant, line, key, options), options)
+
+
+Stages = Annotated[Texts, argument("[STAGE...]", "Only these completed stages.")]
+
+
+def verify(
+    context: typer.Context,
+    options: KeyedWrites,
+    stages: Stages = None,
+    deep: bool = option("Compare whole digests, of files untouched since too."),
+    adopt: bool = option("Take changed results of the stages as they are now."),
+    reason: Text = option("TEXT", "Why, with --adopt."),
+    key: DecisionKey = None,
+) -> None:
+    """Compare results and inputs of completed stages with the log (exit 7: they differ)."""
+    if adopt:
+        _adopt(context, options, stages or [], reason, key)
+        return
+    if reason is not None or key is not None or options.dry_run or options.command_id is not None:
+        raise InvalidOption("--reason, --key, --dry-run and --command-id go with --adopt")
+    from cli.frame.checkpoints import judged
+
+    with reading(context) as workflow:
+        state = workflow.state()
+        found = deviations(workflow.root.path, state, deep=deep, only=stages)
+        reasons = stale(state, found)
+        denied = [one._asdict() for one in judged(workflow).findings]
+        more = {"denied": denied} if denied else {}
+        workflow.output.result(
+            {"deep": deep, "found": [one.to_dict() for one in found], "stale": reasons, **more},
+            lambda: "\n".join(
+                [*(one["message"] for one in denied), *_deviation_lines(found, reasons)]
+            ),
+            state=state,
+        )
+    if denied or any(one.kind != "touched" for one in found):
+        raise typer.Exit(FINDINGS)
+
+
+def _deviation_lines(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
+    lines = [str(one) for one in found]
+    if any(one.kind == "touched" for one in found):
+        lines.append("what was only touched is big: `wfctl verify --deep` compares it")
+    return lines + ([told(reasons)] if reasons else []) or ["results and inputs are as recorded"]
+
+
+def _adopt(
+    context: typer.Context,
+    options: WriteOptions,
+    stages: list[str],
+    reason: str | None,
+    key: Path | None,
+) -> None:
+    from cli.frame.writes import tell
+    from reconciler.attempt.markers import digests
+    from reconciler.files.freshness import changed_results
+
+    if not stages or not reason:
+        raise InvalidOption("--adopt takes the stages whose results it is about, and a --reason")
+    with writing(context, options.dry_run) as (service, output):
+        root, state = service.root.path, service.state()
+        decisions: list[Decision] = []
+        for id_ in stages:
+            changed = changed_results(root, state.stage(id_), deep=True)
+            found = digests(root, [one.path for one in changed])
+            now = [p.FileDigest(path=f.path, size=f.size, sha256=f.sha256) for f in found]
+            lines = [f"{id_}: results that were changed afterwards count as they are:"]
+            lines += [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
+            if now:
+                command = p.ResultsAdopted(stage=id_, outputs=now, reason=reason)
+                decisions.append(Decision(command, id_, "\n".join(lines)))
+        line = f"wfctl verify {' '.join(stages)} --adopt --reason TEXT"
+        tell(output, decide(service, decisions, line, key, options), options)

@@ -1,10 +1,12 @@
-"""``wfctl events``, ``fsck`` and ``schema``: the log as it is."""
+"""``wfctl events``, ``log``, ``fsck``, ``schema`` and ``replay``: the log, as it is and told."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from difflib import unified_diff
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,18 +16,24 @@ import typer
 
 from cli.frame import selection as chosen
 from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argument, option
-from cli.frame.workspace import Reading, reading, settings_of, standing, writing
+from cli.frame.workspace import Reading, entry, reading, settings_of, standing, writing
 from cli.terminal.output import Output
+from eventstore.event import RecordedEvent
+from eventstore.store import subscribed
+from lifecycle.errors import UnknownEventType
 from service.errors import InvalidOption
+from service.reading.log import WorkflowLog
+from service.reading.moment import Moment
+from service.reading.selection import Selection, check_behaviour
+from service.reading.stream_log import StreamLog
+from service.root.disk import system_clock, utc_text
 
 if TYPE_CHECKING:
-    from eventstore.event import RecordedEvent
     from service.files.inspection import Difference
     from service.machines.inspection import FileDifference
-    from service.reading.moment import Moment
-    from service.reading.stream_log import StreamLog
 
-
+Files = list[Path] | None
+Record = dict[str, Any]
 #: So many findings say what is wrong; of a damaged log each row may be one.
 _SHOWN = 100
 
@@ -47,23 +55,55 @@ def events(
     if stored:
         _print_stored(context, machine)
         return
-    chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
-    if follow:
-        endless({"--reverse": reverse, "--brief": brief, **moments(context)})
+    _check_form(context, ("reverse", "brief", "at", "known_at"))
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = asked.of(workflow)
-        found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
-        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), asked.grep)
+        log = workflow.log if machine is None else workflow.machine(machine)
+        found = _recorded(workflow, follow) if view is None else log.events(view)
+        each = ({**e.body, "hash": e.hash, "position": e.position} for e in found if wanted.fits(e))
+        records = chosen.matching(each, asked.grep)
         # Those to come have no end of which one could count back.
         shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
-        if brief is not None:
-            from cli.frame.brief import Newest
+        _print(context, workflow, shown, (_short_event, _event_line), view)
 
-            Newest(workflow.output, _short, _line, view).print(shown, brief)
-            return
-        shape = chosen.shape_of(workflow.output, fields, template)
-        shape.print(workflow.output, shown, _line, view)
+
+def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
+    """Raise `InvalidOption` for options that exclude each other.
+
+    --brief has a form of its own, and ``endless`` are those that need an end, which --follow lacks.
+    """
+    given = context.params
+    forms = ("reverse", "fields", "template")
+    chosen.own_form(given["brief"], {f"--{name}": given[name] for name in forms})
+    ends = [f"--{name.replace('_', '-')}" for name in endless if given["follow"] and given[name]]
+    if ends:
+        needing = " and ".join(ends).replace("--limit", "-n")
+        raise InvalidOption(f"--follow has no end, which {needing} would need")
+
+
+def _print(
+    context: typer.Context,
+    workflow: Reading,
+    records: Iterable[Record],
+    told: tuple[Callable[[Record], Record], Callable[[Record], str]],
+    view: Moment | None,
+    pager: bool = False,
+) -> None:
+    given, output = context.params, workflow.output
+    if given["brief"] is not None:
+        from cli.frame.brief import Newest
+
+        Newest(output, *told, view).print(records, given["brief"])
+        return
+    shape = chosen.shape_of(output, given["fields"], given["template"])
+    through: Any = nullcontext()
+    if pager:
+        from cli.terminal.table import paged
+
+        through = paged(output)
+    with through:
+        shape.print(output, records, told[1], view)
 
 
 def _print_stored(context: typer.Context, machine: str | None) -> None:
@@ -86,72 +126,139 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
 
 def of_machine(root: Reading, machine: str) -> Reading:
     """Return the root with the log of a machine; raises `StateNotFound`."""
-    from service.reading.log import WorkflowLog
-
     log = root.machine(machine)
     log.current()
     output = Output(root.output.settings, partial(standing, log, None))
     return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
 
 
-def _seen(workflow: Reading, view: Moment, machine: str | None) -> Iterator[RecordedEvent]:
-    log = workflow.log if machine is None else workflow.machine(machine)
-    return log.events(view)
-
-
-def endless(others: dict[str, object]) -> None:
-    """Raise `InvalidOption` where an option was given that needs an end, which none comes to."""
-    given = [name for name, value in others.items() if value]
-    if given:
-        raise InvalidOption(f"--follow has no end, which {' and '.join(given)} would need")
-
-
-def moments(context: typer.Context) -> dict[str, object]:
-    """Return which options name a moment, as they were given."""
-    return {"--at": context.params["at"], "--known-at": context.params["known_at"]}
-
-
-def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
-    """Return the recorded events, and with ``follow`` those to come."""
+def _recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
     store, stream = workflow.log.store, workflow.log.stream
     if not follow:
         return store.read(stream)
-    from eventstore.store import subscribed
-
     return subscribed(store, stream=stream)
 
 
-def _record(event: RecordedEvent) -> dict[str, Any]:
-    return {**event.body, "hash": event.hash, "position": event.position}
-
-
-def _short(record: dict[str, Any]) -> dict[str, Any]:
+def _short_event(record: Record) -> Record:
     """Return what tells of an event: not its place in the chain, nor what it was caused by."""
-    return {
-        "version": record["version"],
-        "at": f"{record['recorded_at'][:19]}Z",
-        "type": record["type"],
-        "actor": _who(record["actor"]),
-        "data": record["data"],
-    }
+    when = f"{record['recorded_at'][:19]}Z"
+    told = {"version": record["version"], "at": when, "type": record["type"]}
+    return {**told, "actor": _who(record["actor"]), "data": record["data"]}
 
 
 def _who(actor: Any) -> str:
     return f"{actor['kind']}:{actor['name']}" if isinstance(actor, dict) else str(actor)
 
 
-def _line(record: dict[str, Any]) -> str:
-    data = record["data"]
-    stage = data.get("stage") or ""
+def _event_line(record: Record) -> str:
+    stage = record["data"].get("stage") or ""
     when = f"{record['recorded_at'][:19]}Z"
     return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {_who(record['actor'])}"
 
 
+#: Event type, or its kind → the style of its message.
+_STYLES = {
+    "stage.completed": "32",
+    "workflow.completed": "1;32",
+    "stage.failed": "31",
+    "stage.blocked": "31",
+    "stage.invalidated": "33",
+    "stage.retried": "33",
+    "amendment": "35",
+    "drift": "33",
+    "session": "36",
+    "note": "2",
+}
+
+
+def log(
+    context: typer.Context,
+    asked: chosen.Wanted = chosen.ALL,
+    view: AsOf = None,
+    limit: chosen.Newest = None,
+    brief: Brief = None,
+    relative: bool = option("Times as 2 hours ago."),
+    fields: chosen.Fields = None,
+    template: chosen.Template = None,
+    reverse: chosen.Reverse = False,
+    follow: chosen.Follow = False,
+    machine: Text = option("ID", "Of a phase machine."),
+    pager: bool = option("--pager/--no-pager", "Page on a terminal, by $PAGER.", default=True),
+) -> None:
+    """The history, for people; with --actor only what one actor did."""
+    _check_form(context, ("reverse", "limit", "brief", "at", "known_at"))
+    stages = asked.stages or []
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
+        wanted = asked._replace(stages=None).of(workflow)
+        entries = (
+            one
+            for one in _entries(workflow, machine, view, wanted, follow)
+            if not stages or one["stage"] in stages or set(stages) & set(one["message"].split())
+        )
+        lines = chosen.ordered(chosen.matching(entries, asked.grep), limit, reverse)
+        printer = _printer(workflow.output, relative)
+        _print(context, workflow, lines, (_short_entry, printer), view, pager and not follow)
+
+
+def _entries(
+    workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
+) -> Iterator[Record]:
+    if machine is None and workflow.config.workflow is not None:
+        events = _recorded(workflow, follow) if follow else workflow.log.events(view)
+        return _told(workflow, events, wanted)
+    from cli.frame import machine_history
+
+    if machine is None:
+        if follow:
+            raise InvalidOption("--follow follows one machine: name it with --machine ID")
+        return machine_history.entries_of_all(workflow, view, wanted)
+    if follow:
+        log = workflow.machine(machine)
+        return machine_history.told(log, log.along(_recorded(workflow, follow)), wanted)
+    return machine_history.entries_of(workflow, machine, view, wanted)
+
+
+def _told(
+    workflow: Reading, events: Iterator[RecordedEvent], wanted: Selection
+) -> Iterator[Record]:
+    for event, state in workflow.log.along(events):
+        if wanted.fits(event) and (found := entry(event, state)) is not None:
+            yield found
+
+
+def _when(found: Record) -> str:
+    """Return when it was; an import was not done when it was recorded."""
+    return str(found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"])
+
+
+def _short_entry(found: Record) -> Record:
+    keys = ("machine", "version", "actor", "stage", "message")
+    return {**{key: found[key] for key in keys if key in found}, "at": _when(found)}
+
+
+def _printer(output: Output, relative: bool) -> Callable[[Record], str]:
+    from projections.words.text import ago, local_seconds
+
+    now = utc_text(system_clock())
+
+    def text(found: Record) -> str:
+        when, type_ = _when(found), found["type"]
+        shown = f"{ago(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
+        who = output.style(f"{found['actor']:<16}", "2")
+        whose = f"{found['machine']}: " if found.get("machine") else ""
+        # An entry has one line, whatever somebody wrote: another line would read as another entry.
+        message = " ⏎ ".join(str(found["message"]).splitlines())
+        style = _STYLES.get(type_) or _STYLES.get(type_.partition(".")[0])
+        message = output.style(message, style) if style else message
+        return f"{output.style(shown, '34')}  {who} {whose}{message}"
+
+    return text
+
+
 def fsck(
     context: typer.Context,
-    checkpoint: list[Path] | None = option(
-        "FILE", "Hold the log against a checkpoint kept elsewhere."
-    ),
+    checkpoint: Files = option("FILE", "Hold the log against a checkpoint kept elsewhere."),
     witness: Texts = option("URL", "Hold the log against what a witness saw last."),
     public_key: Texts = option("KEY", "A key whose checkpoints count too, or a file of it."),
     protocol: bool = option("Say too whether the log could have come about."),
@@ -168,16 +275,15 @@ def fsck(
         held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
         found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
         if protocol and not found:
-            from service.reading.selection import check_behaviour
-
             found = check_behaviour(workflow.log)
         more = 0 if all_ else max(0, len(found) - _SHOWN)
         findings = [finding._asdict() for finding in found[: len(found) - more]]
         version = head.version if head is not None else 0
-        left_out = [f"and {more} more: `wfctl fsck --all`"] if more else []
-        text = "\n".join([*map(_finding, findings), *left_out])
-        theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
-        told = [_clean(version), *theirs_told, *lines_of(held)]
+        beside = "chain whole; results and inputs of stages are looked at by `wfctl verify`"
+        clean = [f"clean: {version} events, {beside}" if version else "clean: no events"]
+        clean += [f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items()]
+        wrong = list(map(_finding_line, findings))
+        wrong += [f"and {more} more: `wfctl fsck --all`"] if more else []
         data = {
             "events": version,
             "head": head.hash if head else None,
@@ -186,19 +292,12 @@ def fsck(
             "machines": machines,
             "checkpoints": told_of(held),
         }
-        workflow.output.result(data, lambda: text or "\n".join(told))
+        workflow.output.result(data, lambda: "\n".join(wrong or [*clean, *lines_of(held)]))
     if findings:
         raise typer.Exit(FINDINGS)
 
 
-def _clean(version: int) -> str:
-    if not version:
-        return "clean: no events"
-    beside = "results and inputs of stages are looked at by `wfctl verify`"
-    return f"clean: {version} events, chain whole; {beside}"
-
-
-def _finding(finding: dict[str, Any]) -> str:
+def _finding_line(finding: Record) -> str:
     from service.machines.log import PREFIX
 
     stream = str(finding["stream"] or "")
@@ -214,50 +313,31 @@ def schema(
     ),
 ) -> None:
     """Print a JSON Schema: of an event's data, an event, the state …; without a name, which."""
-    from lifecycle.errors import UnknownEventType
     from projections.files import schemas
 
     output = Output(settings_of(context))
     # Making every schema takes a hundred times as long as making one.
-    shown = (schemas.schema(name) or _of_machine(name)) if name is not None else None
+    shown = None
+    if name is not None:
+        shown = schemas.schema(name) or _of_machines(name.partition(".")[0]).get(name)
     if shown is not None:
-        output.result(shown, lambda: _indented(shown))
+        output.result(shown, lambda: json.dumps(shown, indent=2))
         return
     every = {**schemas.schemas(), **_of_machines()}
     if name is not None:
         raise UnknownEventType(name, sorted(every))
     known = {key: schemas.about(key, one) for key, one in every.items()}
     width = max(map(len, known))
-    output.result(
-        known, lambda: "\n".join(f"{name:<{width}}  {line}" for name, line in known.items())
-    )
+    lines = [f"{name:<{width}}  {line}" for name, line in known.items()]
+    output.result(known, lambda: "\n".join(lines))
 
 
-def _of_machines() -> dict[str, Any]:
-    from service.machines.completing import SHIPPED
-
-    return {key: one for type_ in SHIPPED for key, one in _of_type(type_).items()}
-
-
-def _of_machine(name: str) -> Any:
-    """Return a schema of a shipped machine, ``TYPE.NAME``; None where there is none."""
-    from service.machines.completing import SHIPPED
-
-    type_ = name.partition(".")[0]
-    return _of_type(type_).get(name) if type_ in SHIPPED else None
-
-
-def _of_type(type_: str) -> dict[str, Any]:
+def _of_machines(only: str | None = None) -> Record:
     from projections.machines.description import schemas
-    from service.machines.completing import shipped
+    from service.machines.completing import SHIPPED, shipped
 
-    return schemas(shipped(type_))
-
-
-def _indented(value: Any) -> str:
-    import json
-
-    return json.dumps(value, indent=2)
+    types = [type_ for type_ in SHIPPED if only in (None, type_)]
+    return {key: one for type_ in types for key, one in schemas(shipped(type_)).items()}
 
 
 def replay(
@@ -276,41 +356,48 @@ def replay(
     elif check or rebuild:
         _check(context, FINDINGS if check else 0, machine)
     elif machine is not None:
-        from cli.commands.machine import reads
+        from cli.commands.machine.output import answer
+        from projections.machines.documents import documents
 
-        reads.show(context, machine, view)
+        with reading(context, machine) as machines:
+            known = machines.machine(machine).current(view)
+            data = documents(known)
+            answer(machines.output, data, lambda: json.dumps(data, indent=2), known)
     else:
-        _show(context, view)
+        from projections.files.state_document import document, render
 
-
-def _show(context: typer.Context, view: Moment | None) -> None:
-    from projections.files.state_document import document, render
-
-    with reading(context) as workflow:
-        state = workflow.log.replayed(view)
-        workflow.output.result(
-            document(state), lambda: render(state).decode().rstrip("\n"), state=state
-        )
+        with reading(context) as workflow:
+            state = workflow.log.replayed(view)
+            text = render(state).decode().rstrip("\n")
+            workflow.output.result(document(state), lambda: text, state=state)
 
 
 def _rebuild(context: typer.Context, machine: str | None) -> None:
-    changed = [] if machine is not None else _rebuilt_workflow(context)
-    from cli.commands.machine import reads
+    from cli.commands.machine.output import acting
 
-    changed += reads.rebuilt(context, machine)
+    changed: list[str] = []
+    if machine is None:
+        with writing(context, dry_run=False, anywhere=True) as (workflow, _):
+            changed += workflow.files.rebuild()
+    with reading(context) as root:
+        machines = _machines(root, machine)
+    for id_ in machines:
+        with acting(context, id_, dry_run=False) as (service, _):
+            changed += service.files.rebuild()
     text = f"written anew: {', '.join(changed)}" if changed else "every file was as it should be"
-    with reading(context) as workflow:
-        workflow.output.result({"written": changed}, lambda: text, state=workflow.log.state())
+    with reading(context) as root:
+        root.output.result({"written": changed}, lambda: text, state=root.log.state())
 
 
-def _rebuilt_workflow(context: typer.Context) -> list[str]:
-    with writing(context, dry_run=False, anywhere=True) as (service, _):
-        return service.files.rebuild()
+def _machines(root: Reading, only: str | None) -> list[str]:
+    from service.machines.log import ids
+
+    return list(ids(root.root, root.store)) if only is None else [only]
 
 
 def _check(context: typer.Context, code: int, machine: str | None) -> None:
     with reading(context) as workflow:
-        found = _findings(workflow, machine)
+        found = list(_findings(workflow, machine))
         clean = (
             "clean: the files and the stored state are what the log says; results and inputs of "
             "stages are looked at by `wfctl verify`"
@@ -322,32 +409,28 @@ def _check(context: typer.Context, code: int, machine: str | None) -> None:
         raise typer.Exit(code)
 
 
-def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
-    """Return what is not as the log says: of a machine, or of all that the root has."""
-    found: list[dict[str, Any]] = []
-    if machine is None:
-        listed = workflow.files.differences()
-        found += [{"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in listed]
-    from cli.commands.machine import reads
-    from service.machines.log import ids
+def _findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
+    """Yield what is not as the log says: of a machine, or of all that the root has."""
+    from service.machines.inspection import differences
 
-    machines = ids(workflow.root, workflow.log.store) if machine is None else [machine]
+    machines = list(map(workflow.machine, _machines(workflow, machine)))
+    yield from map(_different, workflow.files.differences() if machine is None else ())
     logs: list[StreamLog[Any]] = [workflow.log] if machine is None else []
-    for log in (*logs, *map(workflow.machine, machines)):
+    for log in (*logs, *machines):
         if log.stored_differs():
             place = f"events.db (stored fold of {log.stream})"
-            found.append({"file": place, "kind": "changed", "diff": ""})
-    theirs = reads.differences_of(workflow.root, workflow.log.store, machine)
-    return [*found, *({"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in theirs)]
+            yield {"file": place, "kind": "changed", "diff": ""}
+    for known in machines:
+        yield from map(_different, differences(workflow.root, known, known.current()))
 
 
-def _diff_of(difference: Difference | FileDifference) -> str:
-    lines = difflib.unified_diff(
-        difference.expected.decode(errors="replace").splitlines(),
-        (difference.found or b"").decode(errors="replace").splitlines(),
-        f"{difference.file} (by the log)",
-        f"{difference.file} (on disk)",
+def _different(found: Difference | FileDifference) -> Record:
+    lines = unified_diff(
+        found.expected.decode(errors="replace").splitlines(),
+        (found.found or b"").decode(errors="replace").splitlines(),
+        f"{found.file} (by the log)",
+        f"{found.file} (on disk)",
         lineterm="",
         n=1,
     )
-    return "\n".join(lines)
+    return {"file": found.file, "kind": found.kind, "diff": "\n".join(lines)}

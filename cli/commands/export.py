@@ -17,15 +17,19 @@ from cli.frame.options import AsOf, File, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
+from lifecycle.state.workflow import Workflow
 from projections.exports.formats import FORMATS, ExportFormat, ExportSource
+from projections.files import progress_log, state_document
+from reconciler.errors import MissingInput
 from reconciler.files.freshness import look
 from service.errors import InvalidOption
 from service.reading.moment import Moment
+from service.root.disk import write_streamed
+from service.root.safe_open import OutsideRoot, content_within
 from service.writing.report import report as made
 from service.writing.report import write_to
 
 if TYPE_CHECKING:
-    from lifecycle.state.workflow import Workflow
     from service.handover.archive import Shown
     from service.handover.carried import Choice
 
@@ -45,24 +49,25 @@ def export(
     with reading(context) as workflow:
         if machine is not None:
             options = {"--license": license_, "--with": with_}
-            _machine(workflow, machine, format_, file, view, options)
+            given = [name for name, value in options.items() if value is not None]
+            _of_machine(workflow, machine, format_, file, view, given)
             return
         if format_ is ExportFormat.ARCHIVE:
             _archive(workflow, file, view, license_, with_)
             return
         if with_ is not None:
             raise InvalidOption("--with goes with `wfctl export archive FILE`")
-        source = replace(source_of(workflow, view, format_), license=license_)
+        source = replace(_source_of(workflow, view, format_), license=license_)
         _put(workflow, format_, file, _chunks(format_.value, source), workflow.state)
 
 
-def _machine(
+def _of_machine(
     root: Reading,
     machine: str,
     format_: ExportFormat,
     file: Path | None,
     when: Moment | None,
-    others: Mapping[str, object],
+    given: list[str],
 ) -> None:
     """Write the diagram of a machine with its present phase, or its report.
 
@@ -70,7 +75,6 @@ def _machine(
     """
     from cli.commands.events import of_machine
 
-    given = [name for name, value in others.items() if value is not None]
     if format_ not in (ExportFormat.MERMAID, ExportFormat.REPORT) or given:
         found = " ".join([format_.value, *given])
         raise InvalidOption(
@@ -80,17 +84,17 @@ def _machine(
     log = root.machine(machine)
     state = log.current(when)
     if format_ is ExportFormat.REPORT:
-        from projections.exports.report import machine_page
+        from projections.exports.report import machine_page as page
 
-        found_chunks = machine_page(log.steps(upto=when))
+        chunks = page(log.steps(upto=when))
     else:
         from projections.machines.description import drawn
 
-        found_chunks = iter([drawn(state)])
-    _put(of_machine(root, machine), format_, file, _encoded(found_chunks))
+        chunks = iter([drawn(state)])
+    _put(of_machine(root, machine), format_, file, _encoded(chunks))
 
 
-def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> ExportSource:
+def _source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> ExportSource:
     """Return what an export is made from; raises `InvalidOption` for a time of a chain.
 
     It ends where the log ends now: what is appended while it is read again is not in it.
@@ -106,31 +110,21 @@ def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> 
             value=str(upto),
         )
     log.current(upto)  # what is not there is told before anything is written
-
-    def raw() -> Iterator[Any]:
-        found = log.store.raw(log.stream)
-        return islice(found, upto.version)
-
-    root = workflow.root.path
     return ExportSource(
         lambda: log.steps(upto=upto),
-        raw,
+        lambda: islice(log.store.raw(log.stream), upto.version),
         lambda: log.current(upto),
-        content=lambda one: _as_recorded(root, one),
+        content=partial(_as_recorded, workflow.root.path),
     )
 
 
 def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
-    """Return a file on record, None where it is not here any more or another."""
-    from service.root.safe_open import OutsideRoot, content_within
-
     try:
         content = content_within(root, str(one["path"]), int(one["size"]))
     except (OSError, OutsideRoot, KeyError, ValueError):
         return None
-    if content is None:
-        return None
-    return content if sha256(content).hexdigest() == one.get("sha256") else None
+    same = content is not None and sha256(content).hexdigest() == one.get("sha256")
+    return content if same else None
 
 
 def _head(workflow: Reading) -> int:
@@ -157,25 +151,19 @@ def _archive(
     manifest = write_archive(_target(file), workflow.root, workflow.log, shown, head, taken)
     data = {"format": "archive", "file": str(file), "bytes": file.stat().st_size}
     data |= {"taken": taken.files, "left_out": [asdict(one) for one in taken.left]}
+    data |= {"streams": [asdict(stream) for stream in manifest.streams]}
     size = sum(taken.files.values())
     whose = manifest.workflow or f"{len(manifest.streams)} machines"
-    workflow.output.result(
-        {**data, "streams": [asdict(stream) for stream in manifest.streams]},
-        lambda: "\n".join(
-            [
-                f"{file}: archive of {whose}, {len(manifest.files)} files",
-                f"  of the workflow's own: {len(taken.files)} ({size:,} bytes)",
-                *(f"  left out: {o.path} ({o.bytes:,} bytes): {o.why}" for o in taken.left),
-            ]
-        ),
-        state=workflow.log.state(),
-    )
+    lines = [
+        f"{file}: archive of {whose}, {len(manifest.files)} files",
+        f"  of the workflow's own: {len(taken.files)} ({size:,} bytes)",
+        *(f"  left out: {o.path} ({o.bytes:,} bytes): {o.why}" for o in taken.left),
+    ]
+    workflow.output.result(data, lambda: "\n".join(lines), state=workflow.log.state())
 
 
 def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
-    """Return the files that go along: of the kinds named all, else all up to a size."""
     from reconciler.attempt.markers import digests
-    from reconciler.errors import MissingInput
     from service.handover.carried import KINDS, MOST_BYTES, Choice, chosen
     from service.machines.log import MachineLog, ids
 
@@ -202,32 +190,26 @@ def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
 
 
 def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
+    """Return what shows the log; its checkpoint too, unless this login can sign none."""
+    from cli.frame.checkpoints import signed_now
     from projections.exports import ro_crate
-    from projections.files import progress_log, state_document
+    from service.proofs.note import CheckpointDenied
 
     version = Moment(version=head)
-    source = replace(source_of(workflow, version, ExportFormat.REPORT), license=license_)
+    source = replace(_source_of(workflow, version, ExportFormat.REPORT), license=license_)
     shown = {
         state_document.FILE_NAME: "state",
         progress_log.FILE_NAME: "log",
         "report.html": "report",
         ro_crate.FILE: "ro-crate",
     }
-    every = {name: partial(_chunks, format_, source) for name, format_ in shown.items()}
-    return {**every, **_checkpoint(workflow, head)}
-
-
-def _checkpoint(workflow: Reading, head: int) -> Shown:
-    """Return the checkpoint that goes with an archive; none where this login can sign none."""
-    from cli.frame.checkpoints import signed_now
-    from service.proofs.note import CheckpointDenied
-
+    every: Shown = {name: partial(_chunks, format_, source) for name, format_ in shown.items()}
     try:
         note = signed_now(workflow, workflow.log.stream, head).note
     except (CheckpointDenied, OSError) as error:
         say(f"wfctl: no checkpoint goes with the archive: {error}")
-        return {}
-    return {"log.checkpoint": lambda: [str(note).encode()]}
+        return every
+    return {**every, "log.checkpoint": lambda: [str(note).encode()]}
 
 
 def _chunks(format_: str, source: ExportSource) -> Iterator[bytes]:
@@ -238,39 +220,11 @@ def _encoded(chunks: Iterable[str]) -> Iterator[bytes]:
     return (chunk.encode("utf-8", "surrogateescape") for chunk in chunks)
 
 
-def _print(workflow: Reading, chunks: Iterable[bytes]) -> None:
-    if workflow.output.settings.format is Format.JSON:
-        raise InvalidOption(
-            "expected a FILE with -o json: stdout holds one JSON envelope, and not the export too"
-        )
-    sys.stdout.flush()
-    is_terminal = workflow.output.is_terminal
-    for chunk in chunks:
-        told = harmless(chunk.decode("utf-8", "replace")).encode() if is_terminal else chunk
-        sys.stdout.buffer.write(told)
-
-
 def _target(file: Path) -> Path:
     """Return the file that is to be replaced: what a link leads to, and never a device."""
     if file.exists() and not file.is_file():
         raise InvalidOption(f"{file}: expected a file to write, found none; - is stdout")
     return file.resolve()
-
-
-def _written(file: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
-    from service.root.disk import write_streamed
-
-    digest, size = sha256(), 0
-
-    def counted() -> Iterator[bytes]:
-        nonlocal size
-        for chunk in chunks:
-            digest.update(chunk)
-            size += len(chunk)
-            yield chunk
-
-    write_streamed(_target(file), counted())
-    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def _put(
@@ -281,12 +235,30 @@ def _put(
     state: Callable[[], Workflow | None] = lambda: None,
 ) -> None:
     if file is None or str(file) == "-":
-        _print(reader, chunks)
+        if reader.output.settings.format is Format.JSON:
+            raise InvalidOption(
+                "expected a FILE with -o json: stdout holds one JSON envelope, and not the export "
+                "too"
+            )
+        sys.stdout.flush()
+        for chunk in chunks:
+            safe = reader.output.is_terminal
+            told = harmless(chunk.decode("utf-8", "replace")).encode() if safe else chunk
+            sys.stdout.buffer.write(told)
         return
-    told = _written(file, chunks)
-    data = {"format": format_.value, "file": str(file), **told}
-    text = f"{file}: {format_.value}, {told['bytes']} bytes"
-    reader.output.result(data, lambda: text, state=state())
+    digest, size = sha256(), 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+
+    write_streamed(_target(file), counted())
+    data = {"format": format_.value, "file": str(file), "bytes": size}
+    text = f"{file}: {format_.value}, {size} bytes"
+    reader.output.result({**data, "sha256": digest.hexdigest()}, lambda: text, state=state())
 
 
 def report(
@@ -298,13 +270,9 @@ def report(
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
         content = made(workflow.log, seen)
+        data = {"path": None if path == "-" else path, "text": content.decode()}
+        text = content.decode().rstrip("\n")
         if path != "-":
             write_to(Path(path).absolute(), content)
-        text = content.decode()
-        data = {"path": None if path == "-" else path, "text": text}
-        workflow.output.result(
-            data,
-            lambda: text.rstrip("\n") if path == "-" else f"written to {path}",
-            state=state,
-            seen=seen,
-        )
+            text = f"written to {path}"
+        workflow.output.result(data, lambda: text, state=state, seen=seen)

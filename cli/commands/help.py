@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
 
 from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
-from cli.program.helping import TOPICS
+from cli.program.helping import TOPICS, manual
 from cli.program.tree import top
 from cli.terminal.output import Output
+from lifecycle.plan.fields import WORDS_OF_PARAMETER, words_of
 from service.errors import NotFound
 
 Words = Annotated[Texts, argument("[TOPIC]", "A command, such as stage fail; or a topic.")]
@@ -23,42 +25,30 @@ def help_(
 ) -> None:
     """Help on a command or a topic; without one, the topics there are."""
     if man:
-        from cli.program.helping import manual
-
         print(manual(context.find_root()), end="")
         return
     name = " ".join(topic or ())
     output = Output(settings_of(context))
     if not name:
         known = {topic: about for topic, (about, _) in TOPICS.items()}
-        output.result(known, lambda: _list(known))
+        lines = [f"  {name:<13} {about}" for name, about in known.items()]
+        parameters = ", ".join(WORDS_OF_PARAMETER)
+        end = fill(f"Parameters of a stage, and fields of a plan: {parameters}, id …", 79)
+        last = "Commands: `wfctl --help`, `wfctl help COMMAND`."
+        text = "\n".join(["Topics (`wfctl help TOPIC`):", *lines, end, last])
+        output.result(known, lambda: text)
         return
-    from lifecycle.plan.fields import words_of
 
     told = ["\n".join(words_of(name))] if words_of(name) else []
     if name in TOPICS:
         told.append(TOPICS[name][1])
     elif not told or name in top():
-        told.append(of_command(context, name.split()))
+        told.append(_of_command(context, name.split()))
     text = "\n\n".join(told)
     output.result({"topic": name, "text": text}, lambda: text)
 
 
-def _list(known: dict[str, str]) -> str:
-    from textwrap import fill
-
-    from lifecycle.plan.fields import WORDS_OF_PARAMETER
-
-    lines = [f"  {name:<13} {about}" for name, about in known.items()]
-    parameters = (
-        f"Parameters of a stage, and fields of a plan: {', '.join(WORDS_OF_PARAMETER)}, id …"
-    )
-    ends = [fill(parameters, 79), "Commands: `wfctl --help`, `wfctl help COMMAND`."]
-    return "\n".join(["Topics (`wfctl help TOPIC`):", *lines, *ends])
-
-
-def of_command(context: typer.Context, words: list[str]) -> str:
-    """Return the help of the command that the words name; raises `NotFound`."""
+def _of_command(context: typer.Context, words: list[str]) -> str:
     found: Any = context.find_root().command
     above: Any = context.find_root()
     for word in words:

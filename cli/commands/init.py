@@ -1,8 +1,9 @@
-"""``wfctl init``."""
+"""``wfctl init``, ``import`` and ``plan …``: how a workflow begins, and a plan applied anew."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,20 +12,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.beginning import agreed
-from cli.frame.impact import with_pins
-from cli.frame.options import File, Text, Writes, argument, option
-from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
+from cli.frame.impact import begun_with, with_pins
+from cli.frame.options import AgreeingKey, File, Text, Writes, argument, option
+from cli.frame.workspace import create, engine, reading_of, settings_of, tell_of_password
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
+from lifecycle.plan.advice import parameters_of
+from lifecycle.plan.fields import WORDS_OF_PARAMETER
+from lifecycle.rules.amendable import replanned
+from lifecycle.rules.amendments import signer_problems
 from service.errors import InvalidOption, NotFound
+from service.files.workflow_files import STATE
+from service.questions.causes import advice_of
+from service.root.disk import content_of, system_clock, utc_text
+from service.root.root import Root
+from service.writing.report import identity
 from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
     from service.adoption.adopt import ImportResult
-    from service.adoption.versions import ImportFinding, Sources
-    from service.root.root import Root
-    from service.writing.workflow_service import Outcome
+    from service.adoption.versions import ImportFinding
 
 
 class Consent(StrEnum):
@@ -55,16 +64,20 @@ def init(
         return
     if plan is None:
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
-    from service.questions.causes import advice_of
+    from service.consent.doubts import of_pins
+    from service.writing.initialise import root_at
 
     settings = settings_of(context)
-    root, outcome, options = _begun(
-        settings, plan, purpose, policy_of(consent, signers, key), options
-    )
+    policy = {"consent": consent.value, "signers": signers_of(consent, signers, key)}
+    root = root_at(settings.start, settings.database_url, settings.journal)
+    outcome, options = _begun(settings, root, plan, purpose, policy, options)
     for line in advice_of(root.path, outcome.state):
         say(line)
     if not options.dry_run:
-        _tell_of_pin(settings)
+        # With another log pinned in the root none of this one's approvals would count.
+        with reading_of(settings) as workflow:
+            for doubt in of_pins(workflow.log.approvals):
+                say(f"warning: {doubt}")
         outcome = agreed(settings, root, outcome, f"init {plan}", key)
     tell_of_password(settings.database_url)
     tell(Output(settings, root=root), outcome, options)
@@ -72,21 +85,17 @@ def init(
 
 def _begun(
     settings: Settings,
+    root: Root,
     plan: str,
     purpose: str | None,
     policy: dict[str, Any],
     options: WriteOptions,
-) -> tuple[Root, Outcome, WriteOptions]:
+) -> tuple[Outcome, WriteOptions]:
     from lifecycle.plan.document import create as command_of
     from service.documents.plan_file import read_plan
-    from service.files.workflow_files import STATE
-    from service.root.disk import content_of, system_clock, utc_text
-    from service.writing.initialise import init_options, initialise, root_at
-    from service.writing.report import identity
+    from service.writing.initialise import init_options, initialise
 
-    root = root_at(settings.start, settings.database_url, settings.journal)
     document = with_pins(read_plan(plan), root.path)
-    own = root.path / STATE
     command = command_of(
         document,
         created=utc_text(system_clock()),
@@ -95,6 +104,9 @@ def _begun(
         **policy,
     )
     options = init_options(options, document, purpose=purpose, consent=policy["consent"])
+    # The plan may be the root's own state file, as the published skill leaves it.
+    own = root.path / STATE
+    is_own = plan != "-" and own.exists() and Path(plan).resolve() == own.resolve()
     outcome = initialise(
         root,
         command,
@@ -102,47 +114,23 @@ def _begun(
         actor=actor_of(settings),
         clock=system_clock,
         options=options,
-        source=content_of(own) if _is_same(plan, own) else None,
+        source=content_of(own) if is_own else None,
     )
-    return root, outcome, options
-
-
-def _is_same(plan: str, own: Path) -> bool:
-    """Say whether the plan is the root's own state file, as the published skill leaves it."""
-    return plan != "-" and own.exists() and Path(plan).resolve() == own.resolve()
-
-
-def _tell_of_pin(settings: Settings) -> None:
-    """Say where another log is pinned in the root: none of this one's approvals would count."""
-    from service.consent.doubts import of_pins
-
-    with reading_of(settings) as workflow:
-        for doubt in of_pins(workflow.log.approvals):
-            say(f"warning: {doubt}")
+    return outcome, options
 
 
 def _write_example(context: typer.Context, name: str) -> None:
     from importlib.resources import files
 
-    from service.errors import AlreadyThere
+    from cli.frame.checkpoints import write_new
 
     text = files("service").joinpath("example-plan.toml").read_text("utf-8")
     if name == "-":
         print(text, end="")
         return
-    try:
-        with Path(name).open("x", encoding="utf-8") as made:
-            made.write(text)
-    except FileExistsError:
-        raise AlreadyThere(Path(name)) from None
-    Output(settings_of(context)).result(
-        {"file": name}, lambda: f"{name}: a plan to start from; `wfctl init {name}` takes it"
-    )
-
-
-def policy_of(consent: Consent, signers: Path | None, key: Path | None) -> dict[str, Any]:
-    """Return how people agree, as the first event has it; raises as `signers_of` does."""
-    return {"consent": consent.value, "signers": signers_of(consent, signers, key)}
+    write_new(Path(name), text.encode())
+    told = f"{name}: a plan to start from; `wfctl init {name}` takes it"
+    Output(settings_of(context)).result({"file": name}, lambda: told)
 
 
 def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -> list[str]:
@@ -150,8 +138,6 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
 
     So for a ``key`` that no policy asks for.
     """
-    from lifecycle.rules.amendments import signer_problems
-
     try:
         lines = source.read_text("utf-8").splitlines() if source is not None else []
     except FileNotFoundError:
@@ -185,33 +171,23 @@ def import_(
         _only_of_a_folder(context)
         restoring(context, source, into, options.dry_run)
         return
+    from reconciler.files.described import rests_of_imported
+    from service.adoption.adopt import adopt
+    from service.adoption.state_file import parse_offset
     from service.adoption.versions import read_sources
-    from service.root.disk import system_clock, utc_text
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
-    zone = _zone(utc_offset)
+    zone = parse_offset(utc_offset) if utc_offset is not None else None
+    if utc_offset is not None and zone is None:
+        wrong = f"expected an offset such as +02:00 or Z, found {utc_offset!r}"
+        raise InvalidOption(wrong, value=utc_offset)
     sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
-    root = root_at(
-        _place(source, into, settings, options.dry_run), settings.database_url, settings.journal
-    )
+    place = _place(into or settings.root or source, options.dry_run)
+    root = root_at(place, settings.database_url, settings.journal)
     content = {"import": str(sources.folder), "git": git, "consent": consent.value}
     options = replace(options, content=content)
-    adoption = _adopted(settings, root, sources, options, policy_of(consent, signers, key))
-    if not options.dry_run:
-        outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
-        adoption = replace(adoption, outcome=outcome)
-    _tell(Output(settings, root=root), adoption, options)
-
-
-def _adopted(
-    settings: Settings, root: Root, sources: Sources, options: WriteOptions, policy: dict[str, Any]
-) -> ImportResult:
-    from reconciler.files.described import rests_of_imported
-    from service.adoption.adopt import adopt
-    from service.root.disk import system_clock
-
-    return adopt(
+    adoption = adopt(
         root,
         sources,
         connect=create,
@@ -219,38 +195,29 @@ def _adopted(
         clock=system_clock,
         options=options,
         rests_of=rests_of_imported,
-        **policy,
+        consent=consent.value,
+        signers=signers_of(consent, signers, key),
     )
+    if not options.dry_run:
+        outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
+        adoption = replace(adoption, outcome=outcome)
+    _tell(Output(settings, root=root), adoption, options)
 
 
 def _only_of_a_folder(context: typer.Context) -> None:
     """Raise `InvalidOption` for what an archive settles itself: it is restored as it was."""
     names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
-    given = [f"--{name.replace('_', '-')}" for name in names if _is_given(context, name)]
-    if given:
+    sources = {name: context.get_parameter_source(name) for name in names}
+    typed = [name for name, of in sources.items() if of is not None and of.name == "COMMANDLINE"]
+    if typed:
+        given = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
         raise InvalidOption(
             f"an archive is restored as it was, its consent and the ids of its commands too: "
-            f"expected a folder with {', '.join(given)}, found a file"
+            f"expected a folder with {given}, found a file"
         )
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _zone(text: str | None) -> Any:
-    from service.adoption.state_file import parse_offset
-
-    zone = parse_offset(text) if text is not None else None
-    if text is not None and zone is None:
-        raise InvalidOption(f"expected an offset such as +02:00 or Z, found {text!r}", value=text)
-    return zone
-
-
-def _place(source: Path, into: Path | None, settings: Settings, dry_run: bool) -> Path:
-    """Return the folder that becomes the root, made where ``--into`` names a new one."""
-    place = into or settings.root or source
+def _place(place: Path, dry_run: bool) -> Path:
     if place.exists() or not place.parent.is_dir():
         return place
     if dry_run:
@@ -260,8 +227,8 @@ def _place(source: Path, into: Path | None, settings: Settings, dry_run: bool) -
 
 
 def _tell(output: Output, adoption: ImportResult, options: WriteOptions) -> None:
-    outcome = adoption.outcome
-    counts = Counter(payload.type for payload, _ in outcome.planned)
+    outcome, findings = adoption.outcome, adoption.findings
+    types = Counter(payload.type for payload, _ in outcome.planned)
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
@@ -269,42 +236,109 @@ def _tell(output: Output, adoption: ImportResult, options: WriteOptions) -> None
         "source": str(adoption.sources.folder),
         "versions": len(adoption.sources.versions),
         "events": len(outcome.events or outcome.planned),
-        "findings": [finding.to_dict() for finding in adoption.findings],
+        "findings": [finding.to_dict() for finding in findings],
         **foreseen(outcome, options),
     }
-    position = outcome.events[-1].position if outcome.events else None
-
-    def text() -> str:
-        verb = "would import" if options.dry_run else "imported"
-        head = (
-            f"{verb} {outcome.state.id}: {data['events']} events "
-            f"({counts['line.imported']} of lines, {counts['state.imported']} of states)"
-        )
-        return "\n".join([*_table(output, adoption.findings), head, _total(adoption.findings)])
-
-    output.changed(data, text, outcome.state, is_rehearsal=options.dry_run, position=position)
-
-
-def _table(output: Output, findings: tuple[ImportFinding, ...]) -> list[str]:
-    rows = [(f.kind, _where(f), f.stage or "", f.evidence) for f in findings]
-    if not rows:
-        return []
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [
-        f"{output.style(row[0].ljust(widths[0]), '33')}  {row[1].ljust(widths[1])}  "
-        f"{row[2].ljust(widths[2])}  {row[3]}"
-        for row in rows
+    kinds = Counter(finding.kind for finding in findings).most_common()
+    lines = [
+        *_table(output, findings),
+        (
+            f"{'would import' if options.dry_run else 'imported'} {outcome.state.id}: "
+            f"{data['events']} events ({types['line.imported']} of lines, "
+            f"{types['state.imported']} of states)"
+        ),
+        f"findings: {', '.join(f'{number} {kind}' for kind, number in kinds) or 'none'}",
     ]
+    position = outcome.events[-1].position if outcome.events else None
+    output.changed(
+        data,
+        lambda: "\n".join(lines),
+        outcome.state,
+        is_rehearsal=options.dry_run,
+        position=position,
+    )
 
 
-def _where(finding: ImportFinding) -> str:
-    commit = f"{finding.commit[:9]}:" if finding.commit else ""
-    last = finding.last_line or finding.line
-    lines = f"{finding.line}-{last}" if last != finding.line else str(finding.line)
-    return f"{commit}{finding.file}:{lines}"
+def _table(output: Output, findings: tuple[ImportFinding, ...]) -> Iterator[str]:
+    rows = []
+    for one in findings:
+        commit = f"{one.commit[:9]}:" if one.commit else ""
+        last = "" if one.last_line in (None, one.line) else f"-{one.last_line}"
+        rows.append((one.kind, f"{commit}{one.file}:{one.line}{last}", one.stage or ""))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, one in zip(rows, findings, strict=True):
+        kind, where, stage = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        yield f"{output.style(kind, '33')}  {where}  {stage}  {one.evidence}"
 
 
-def _total(findings: tuple[ImportFinding, ...]) -> str:
-    counts = Counter(finding.kind for finding in findings)
-    parts = ", ".join(f"{number} {kind}" for kind, number in counts.most_common())
-    return f"findings: {parts or 'none'}"
+#: The answer where a plan changes nothing.
+_NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
+
+
+def check(
+    context: typer.Context,
+    plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
+) -> None:
+    """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
+    from service.documents.plan_file import read_plan
+
+    settings = settings_of(context)
+    state = begun_with(read_plan(plan), settings.start)
+    parameters = {stage.id: parameters_of(stage.parameters) for stage in state.stages.values()}
+    used = {name for of in parameters.values() for name in of["wfctl"]}
+    words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
+    found = advice_of(settings.start, state)
+    data = {
+        "workflow": state.id,
+        "stages": [*state.stages],
+        "problems": [],
+        "advice": found,
+        "parameters": parameters,
+        "words": words,
+    }
+    head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
+    told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
+    told += [f"  {name}: {text}" for name, text in words.items()]
+    told += ["advice, which nothing enforces:", *(f"  {line}" for line in found)] if found else []
+    Output(settings).result(data, lambda: "\n".join([head, *told]))
+
+
+def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
+    for reader, names in parameters.items():
+        if names:
+            whose = "wfctl reads" if reader == "wfctl" else "its command alone reads"
+            yield f"{whose} {', '.join(names)}"
+
+
+def apply(
+    context: typer.Context,
+    options: Writes,
+    plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
+    reason: Text = option("TEXT", "Why."),
+    key: AgreeingKey = None,
+) -> None:
+    """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
+    from cli.commands.amend import decide, tell_proposals
+    from cli.frame.consent import consenter_of
+    from service.documents.plan_file import read_plan
+
+    document = read_plan(plan)
+    with engine(context, options.dry_run) as (jobs, output):
+        service = jobs.service
+        options = replace(options, content={"plan apply": document, "reason": reason})
+        proposed = service.first_answer(options)
+        state = service.state()
+        consenter = consenter_of(state.consent, service.actor, key, None)
+        if proposed is None:
+            command = replanned(state, begun_with(document, service.root.path), reason)
+            if command is None:
+                said = f"{plan}: the workflow is as the plan says; there is nothing to change"
+                output.result(_NOTHING, lambda: said, state=state)
+                return
+            if not reason:
+                raise InvalidOption("a changed plan says why: give --reason TEXT")
+            proposed = service.handle(command, options=options)
+        if options.dry_run:
+            tell_proposals(service, output, proposed, options)
+            return
+        decide(jobs, output, proposed, consenter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,8 +23,6 @@ from service.errors import InvalidOption
 from service.reading.trust_marks import SALVAGED, TrustMark, agree, marks_of
 
 if TYPE_CHECKING:
-    from service.proofs.checkpoint import Checkpoint, SignedCheckpoint
-    from service.proofs.note import Note, VerifierKey
     from service.proofs.witness import Witness, WitnessedLog
 
 
@@ -50,10 +49,18 @@ def prove(
         return
     if what is None or of is not None or public_key:
         raise InvalidOption("expected WHAT to prove, or --check PROOF with --public-key KEY")
+    from service.proofs.checkpoint import keep, read_checkpoint
+    from service.proofs.note import read_note
     from service.proofs.proof import prove as proven
 
     with reading(context) as workflow:
-        proof = proven(workflow.log, what, *_under(workflow, checkpoint), whole=whole)
+        if checkpoint is not None:
+            note = read_note(checkpoint.read_bytes())
+            under = read_checkpoint(note)
+        else:
+            signed = signed_now(workflow, workflow.log.stream)
+            under, note = signed.checkpoint, keep(workflow.root, signed.checkpoint, signed.note)[1]
+        proof = proven(workflow.log, what, under, note, whole=whole)
         content = str(proof).encode("utf-8", "surrogateescape")
         if file is not None:
             write_new(file, content)
@@ -64,60 +71,44 @@ def prove(
         workflow.output.result(data, lambda: told if file else str(proof).removesuffix("\n"))
 
 
-def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
-    from service.proofs.checkpoint import keep, read_checkpoint
-    from service.proofs.note import read_note
-
-    if file is not None:
-        note = read_note(file.read_bytes())
-        return read_checkpoint(note), note
-    signed = signed_now(workflow, workflow.log.stream)
-    return signed.checkpoint, keep(workflow.root, signed.checkpoint, signed.note)[1]
-
-
 def _check(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
     from service.proofs.judging import check
     from service.proofs.proof import read_proof
-
-    shown = check(read_proof(path.read_bytes()), _keys(named), of)
-    Output(settings_of(context)).result(shown, lambda: "\n".join(_lines(shown)))
-
-
-def _keys(named: list[str]) -> list[VerifierKey]:
     from service.proofs.witness import keys_named
 
+    proof = read_proof(path.read_bytes())
     if not named:
         raise InvalidOption(
             "expected --public-key KEY of the log, which `wfctl checkpoint --public-key` prints "
             "where it was signed; it comes by another way than the proof"
         )
-    return keys_named(named)
+    shown = check(proof, keys_named(named), of)
+    Output(settings_of(context)).result(shown, lambda: "\n".join(_lines(shown)))
 
 
-def _lines(shown: dict[str, Any]) -> list[str]:
-    claim, attempt = shown["claim"], shown.get("attempt")
-    signers = ", ".join(shown["cosigned_by"]) or "no witness that was named"
-    lines = [f"holds: {shown['what']}, version {shown['version']} of {shown['origin']}"]
-    if claim is not None:
-        lines.append(f"  file      {claim['path']} {claim['sha256']}")
+def _lines(shown: dict[str, Any]) -> Iterator[str]:
+    yield f"holds: {shown['what']}, version {shown['version']} of {shown['origin']}"
+    if (claim := shown["claim"]) is not None:
+        yield f"  file      {claim['path']} {claim['sha256']}"
     if "adopted" in shown:
         adopted = shown["adopted"]
         by = f"by {adopted['approved_by']} ({adopted['policy']})"
         how = by if adopted["approved_by"] else "and nobody agreed to it"
-        lines.append(f"  adopted   changed by hand and taken as it is, {how}: {adopted['reason']}")
+        yield f"  adopted   changed by hand and taken as it is, {how}: {adopted['reason']}"
     if "value" in shown:
-        lines.append(f"  value     {shown['value']}")
+        yield f"  value     {shown['value']}"
     if shown.get("command"):
-        lines.append(f"  command   {shown['command']}")
-    if attempt is not None:
-        lines.append(f"  attempt   {attempt['attempt']} on {attempt['host']}")
-        lines += [f"  input     {one['path']} {one['sha256']}" for one in attempt["inputs"]]
+        yield f"  command   {shown['command']}"
+    if (attempt := shown.get("attempt")) is not None:
+        yield f"  attempt   {attempt['attempt']} on {attempt['host']}"
+        yield from (f"  input     {one['path']} {one['sha256']}" for one in attempt["inputs"])
     for one in shown["consent"]:
         how = f"signed with {one['key']}" if "key" in one else one["policy"]
-        lines.append(f"  consent   {one['amendment']} by {one['approved_by']} ({how})")
-    lines += [f"  not shown {what}" for what in shown["not_shown"]]
+        yield f"  consent   {one['amendment']} by {one['approved_by']} ({how})"
+    yield from (f"  not shown {what}" for what in shown["not_shown"])
+    signers = ", ".join(shown["cosigned_by"]) or "no witness that was named"
     recorded = f"recorded at {shown['recorded_at']}, of {shown['size']} events"
-    return [*lines, f"  {recorded}; cosigned by {signers}"]
+    yield f"  {recorded}; cosigned by {signers}"
 
 
 _DONE = 200
@@ -132,7 +123,8 @@ def watch(
 
     witness = _witness()
     found = [_told(witness.watch(key)) for key in keys_named(keys)]
-    _result(context, found, lambda: "\n".join(f"{one['origin']}: watched" for one in found))
+    lines = [f"{one['origin']}: watched" for one in found]
+    Output(settings_of(context)).result(found, lambda: "\n".join(lines))
 
 
 def serve(
@@ -160,7 +152,8 @@ def cosign(
         raise NotWitnessed(
             f"not cosigned ({reply.status}): {reply.body.strip()}", status=reply.status
         )
-    _result(context, {"cosignature": reply.body}, lambda: reply.body.removesuffix("\n"))
+    data = {"cosignature": reply.body}
+    Output(settings_of(context)).result(data, lambda: reply.body.removesuffix("\n"))
 
 
 def show(context: typer.Context) -> None:
@@ -169,7 +162,8 @@ def show(context: typer.Context) -> None:
 
     key, seen = str(witness_signer().public), [_told(one) for one in _witness().all_seen()]
     lines = [key, *(f"{one['origin']}: {one['size'] or 'nothing seen yet'}" for one in seen)]
-    _result(context, {"public_key": key, "logs": seen}, lambda: "\n".join(lines))
+    data = {"public_key": key, "logs": seen}
+    Output(settings_of(context)).result(data, lambda: "\n".join(lines))
 
 
 def _told(seen: WitnessedLog) -> dict[str, Any]:
@@ -188,58 +182,42 @@ def _witness() -> Witness:
     return Witness(lambda: int(time.time()))
 
 
-def _result(context: typer.Context, data: Any, text: Any) -> None:
-    Output(settings_of(context)).result(data, text)
-
-
 def pin(
     context: typer.Context, replace: bool = option("Pin the logs as they are now; asks a person.")
 ) -> None:
     """What this login pinned of the logs in this root, outside of it."""
+    from service.machines.log import machines_in
+
     with reading(context) as workflow:
-        logs = _logs(workflow)
+        logs: list[tuple[Approvals, Policy]] = []
+        if workflow.config.workflow is not None:
+            logs.append((workflow.log.approvals, workflow.state()))
+        machines = map(workflow.machine, machines_in(workflow.log.store))
+        logs += [(log.approvals, log.current()) for log in machines]
         if replace:
-            _replace(context, workflow, logs)
+            _repin(context, workflow, logs)
         found = [_described(workflow, approvals) for approvals, _ in logs]
         text = "\n".join(f"{one['log']}: {one['says']}" for one in found)
         workflow.output.result(found, lambda: text or "no logs here")
 
 
-def _logs(workflow: Reading) -> list[tuple[Approvals, Policy]]:
-    from service.machines.log import machines_in
-
-    found: list[tuple[Approvals, Policy]] = []
-    if workflow.config.workflow is not None:
-        found.append((workflow.log.approvals, workflow.state()))
-    for machine in machines_in(workflow.log.store):
-        log = workflow.machine(machine)
-        found.append((log.approvals, log.current()))
-    return found
-
-
 def _described(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
-    objection = approvals.pin_objection()
-    marks = [str(one.to_item()) for one in _against(workflow, approvals)]
-    here = approvals.pinned_here()
     pinned = "pinned" if approvals.is_pinned() else "not pinned by this login"
-    says = "; ".join([objection or pinned, *marks])
+    marks = [str(one.to_item()) for one in _against(workflow, approvals)]
     return {
         "log": approvals.stream,
         "first": approvals.first_hash(),
-        "pinned": [pin.first for pin in here],
-        "says": says,
+        "pinned": [pin.first for pin in approvals.pinned_here()],
+        "says": "; ".join([approvals.pin_objection() or pinned, *marks]),
     }
 
 
 def _against(workflow: Reading, approvals: Approvals) -> list[TrustMark]:
-    """Return what a person may declare to be well."""
     marks = marks_of(workflow.root, approvals.store, approvals.stream)
     return [one for one in marks if one.kind != SALVAGED]
 
 
-def _replace(
-    context: typer.Context, workflow: Reading, logs: list[tuple[Approvals, Policy]]
-) -> None:
+def _repin(context: typer.Context, workflow: Reading, logs: list[tuple[Approvals, Policy]]) -> None:
     changed = [
         (a, state)
         for a, state in logs
@@ -253,10 +231,8 @@ def _replace(
         f"pinned here: {', '.join(p.first for p in a.pinned_here()) or 'nothing'}"
         for a, state in changed
     ]
-    text = "\n".join(
-        [*lines, "From now on these logs are taken for the right ones, with their approvals."]
-    )
-    actor = actor_of(settings_of(context))
+    lines.append("From now on these logs are taken for the right ones, with their approvals.")
+    actor, text = actor_of(settings_of(context)), "\n".join(lines)
     if not asked_at_terminal(actor, "the pin of this root", text, "wfctl pin --replace"):
         raise NeedsConsent("the pins stay as they are: n was typed.")
     for approvals, state in changed:
@@ -286,60 +262,36 @@ def checkpoint(
             "--witness and --witness-key go together: an answer is only taken from"
             " a known key; `wfctl witness show` prints it there"
         )
+    from service.proofs.checkpoint import keep, tag
+    from service.proofs.witness import cosignature, keys_named
+
     with reading(context) as workflow:
-        stream = stream_of(workflow, machine)
+        stream = workflow.log.stream
+        if machine is not None:
+            log = workflow.machine(machine)
+            log.current()
+            stream = log.stream
         signed = signed_now(workflow, stream)
         if public_key:
             workflow.output.result({"public_key": str(signed.key)}, lambda: str(signed.key))
             return
-        note = signed.note
+        made, note = signed.checkpoint, signed.note
         if witness is not None and witness_key is not None:
-            note = _cosigned(workflow, stream, signed, witness, witness_key)
-        data = _kept(workflow, signed, note, file, git_tag=git_tag)
+            key = keys_named([witness_key])[0]
+            note = cosignature(workflow.log.store, stream, made, note, url=witness, key=key)
+        path, cosigned = keep(workflow.root, made, note)
+        data: dict[str, Any] = {
+            "origin": made.origin,
+            "size": made.size,
+            "root": b64encode(made.root).decode(),
+            "public_key": str(signed.key),
+            "checkpoint": str(cosigned),
+            "kept": str(path.relative_to(workflow.root.path)),
+        }
+        if file is not None:
+            write_new(file, str(cosigned).encode())
+            data["file"] = str(file)
+        if git_tag:
+            data["tag"] = tag(workflow.root, made, cosigned)
+            say(f"wfctl: tagged as {data['tag']}; it shows something once it is pushed elsewhere")
         workflow.output.result(data, lambda: str(data["checkpoint"]).removesuffix("\n"))
-
-
-def stream_of(workflow: Reading, machine: str | None) -> str:
-    """Return the stream of the workflow, or of a machine; raises `StateNotFound`."""
-    if machine is None:
-        return workflow.log.stream
-
-    log = workflow.machine(machine)
-    log.current()
-    return log.stream
-
-
-def _cosigned(workflow: Reading, stream: str, signed: SignedCheckpoint, url: str, key: str) -> Note:
-    from service.proofs.witness import cosignature, keys_named
-
-    return cosignature(
-        workflow.log.store,
-        stream,
-        signed.checkpoint,
-        signed.note,
-        url=url,
-        key=keys_named([key])[0],
-    )
-
-
-def _kept(
-    workflow: Reading, signed: SignedCheckpoint, note: Note, file: Path | None, *, git_tag: bool
-) -> dict[str, Any]:
-    from service.proofs.checkpoint import keep, tag
-
-    path, whole = keep(workflow.root, signed.checkpoint, note)
-    data: dict[str, Any] = {
-        "origin": signed.checkpoint.origin,
-        "size": signed.checkpoint.size,
-        "root": b64encode(signed.checkpoint.root).decode(),
-        "public_key": str(signed.key),
-        "checkpoint": str(whole),
-        "kept": str(path.relative_to(workflow.root.path)),
-    }
-    if file is not None:
-        write_new(file, str(whole).encode())
-        data["file"] = str(file)
-    if git_tag:
-        data["tag"] = tag(workflow.root, signed.checkpoint, whole)
-        say(f"wfctl: tagged as {data['tag']}; it shows something once it is pushed elsewhere")
-    return data

@@ -15,17 +15,18 @@ import typer
 
 from cli.frame.options import NEEDS_PERSON, Text, Writes, option
 from cli.frame.workspace import engine, reading, settings_of
-from cli.terminal.output import Output, say
+from cli.terminal.output import say
 from reconciler.errors import NoRunner
 from service.errors import InvalidOption
+from service.root.root import read_config
+from service.root.trust import is_notice_trusted
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
     from reconciler.context import Jobs
     from reconciler.loop.agent import Agent
-    from reconciler.loop.ending import Ended, Orders
-    from service.writing.workflow_service import Outcome, Service
+    from service.writing.workflow_service import Outcome
 
 
 def show(context: typer.Context) -> None:
@@ -37,23 +38,18 @@ def show(context: typer.Context) -> None:
         found = recorded(workflow.root)
         paused = (workflow.root.path / PAUSE).exists()
         runner = None if found is None else found.to_dict()
-        known = ways(runner)
+        known = _ways(runner)
         data = {"runner": runner, "paused": paused, "ways": known}
         at_work = "no runner is at work" if runner is None else f"runner {runner['pid']} is at work"
-        text = f"{at_work}{', paused' if paused else ''}"
-        workflow.output.result(data, lambda: "\n".join([text, *map(" ".join, known.items())]))
+        lines = [f"{at_work}{', paused' if paused else ''}", *map(" ".join, known.items())]
+        workflow.output.result(data, lambda: "\n".join(lines))
 
 
-def ways(runner: dict[str, Any] | None) -> dict[str, str]:
-    """Return what can be done with a runner, and the command for it."""
+def _ways(runner: dict[str, Any] | None) -> dict[str, str]:
     if runner is None:
         return {"start": "wfctl run --autonomous"}
-    found = {
-        "watch": "tail -f progress.log",
-        "pause": "wfctl runner pause",
-        "resume": "wfctl runner resume",
-        "stop": "wfctl runner stop",
-    }
+    found = {"watch": "tail -f progress.log"}
+    found |= {verb: f"wfctl runner {verb}" for verb in ("pause", "resume", "stop")}
     if runner["session"] is not None:
         found["attach"] = f"tmux attach -t ={runner['session']}"
     return found
@@ -61,20 +57,21 @@ def ways(runner: dict[str, Any] | None) -> dict[str, str]:
 
 def pause(context: typer.Context) -> None:
     """Let it begin nothing until it is resumed: makes the file PAUSE."""
-    from service.files.surroundings import PAUSE
-
-    with reading(context) as workflow:
-        (workflow.root.path / PAUSE).touch()
-        workflow.output.result({"paused": True}, lambda: "paused; jobs that run go on")
+    _pause(context, True, "paused; jobs that run go on")
 
 
 def resume(context: typer.Context) -> None:
     """Let it go on: removes the file PAUSE."""
+    _pause(context, False, "resumed")
+
+
+def _pause(context: typer.Context, paused: bool, text: str) -> None:
     from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
-        (workflow.root.path / PAUSE).unlink(missing_ok=True)
-        workflow.output.result({"paused": False}, lambda: "resumed")
+        file = workflow.root.path / PAUSE
+        file.touch() if paused else file.unlink(missing_ok=True)
+        workflow.output.result({"paused": paused}, lambda: text)
 
 
 def attach(context: typer.Context) -> None:
@@ -135,33 +132,20 @@ class LoopOptions:
     agent_name: str | None
     max_parallel: int
     report: str | None
-    notify: str | None = None
+    notify: str | None
 
     def found_agent(self) -> Agent | None:
-        """Return the agent, None where none was named; raises `AgentMissing`."""
+        """Return the agent, None if no agent was named; raises `AgentMissing`."""
         from reconciler.loop.agent import agent_of
 
         if self.agent is None:
             return None
         return agent_of(self.agent, self.agent_time, Path.cwd(), self.agent_name)
 
-    def orders(self, time_limit: float | None) -> Orders:
-        """Return what the loop is told."""
-        from reconciler.loop.ending import Orders
-
-        return Orders(
-            agent=self.found_agent(),
-            max_parallel=self.max_parallel,
-            time_limit=time_limit,
-            served=CHILD in os.environ,
-            report=self.report,
-        )
-
     def words(self) -> list[str]:
         """Return the options that tell another process the same."""
         found = [f"--max-parallel={self.max_parallel}", "--attended"]
-        agent = self.found_agent()
-        if agent is not None:
+        if (agent := self.found_agent()) is not None:
             import shlex
 
             found += [f"--agent={shlex.join(agent.words)}", f"--agent-time={self.agent_time}"]
@@ -170,16 +154,7 @@ class LoopOptions:
         return found + ([f"--report={self.report}"] if self.report is not None else [])
 
 
-def is_wanted(context: typer.Context) -> bool:
-    """Whether the workflow itself says that a loop is to be autonomous; its runner's never is."""
-    if CHILD in os.environ:
-        return False
-    with reading(context) as workflow:
-        return workflow.state().session_config.get("autonomous") is True
-
-
-def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
-    """Start the runner, and say how to watch, pause, resume, attach and stop it."""
+def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
     from reconciler.files.described import NoStageCommand
     from reconciler.loop.detached import start
     from reconciler.loop.run import without_commands
@@ -197,22 +172,17 @@ def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, floa
         # Whoever starts the runner is whom its sessions are told by.
         program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
         bounds = [f"{name}={value}" for name, value in limits.items()]
-        loop = [*program, "run", *given.words()]
+        line = [*program, "runner", "serve", *bounds, "--", *program, "run", *given.words()]
         url = settings_of(context).database_url
         place = {"WFCTL_DATABASE_URL": url} if url is not None else {}
-        found = start(
-            jobs, [*program, "runner", "serve", *bounds, "--", *loop], {**os.environ, **place}
-        )
-        known = ways(found.to_dict())
-        output.result(
-            {"runner": found.to_dict(), "ways": known},
-            lambda: "\n".join(
-                [f"the runner is at work (pid {found.pid})", *map(": ".join, known.items())]
-            ),
-            state=jobs.service.state(),
-        )
+        found = start(jobs, line, {**os.environ, **place})
+        known = _ways(found.to_dict())
+        data = {"runner": found.to_dict(), "ways": known}
+        lines = [f"the runner is at work (pid {found.pid})", *map(": ".join, known.items())]
+        output.result(data, lambda: "\n".join(lines), state=jobs.service.state())
 
 
+Seconds = float | None
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
 
@@ -226,9 +196,7 @@ def run(
     agent_time: float = option("S", "Seconds for one task of it.", min=0.1, default=AGENT_TIME),
     agent_name: Text = option("NAME", "Who acts, else its program's name."),
     max_parallel: int = option("N", "Independent stages at a time.", min=1, default=1),
-    time_limit: float | None = option(
-        "S", "Leave what still runs to the next session after S.", min=0
-    ),
+    time_limit: Seconds = option("S", "Leave what still runs to the next session after S.", min=0),
     report: Text = option("PATH", "Where the report goes: a free path below the root."),
     notify: Text = option(
         "CMD|URL",
@@ -252,52 +220,46 @@ def run(
     if options.dry_run:
         _rehearse(context)
         return
-    given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
-    if is_wanted(context) if autonomous is None else autonomous:
-        limits = {
-            "--max-sessions": max_sessions,
-            "--session-seconds": session_seconds,
-            "--between": between,
-            "--rapid": rapid,
-        }
-        _require_own_sessions(options, time_limit)
-        launch(context, given, limits)
-        return
-    _attended(context, given, time_limit, options)
-
-
-def _require_own_sessions(options: WriteOptions, time_limit: float | None) -> None:
-    if options != WriteOptions() or time_limit is not None:
+    if autonomous is None and CHILD not in os.environ:  # its runner's loop never is
+        with reading(context) as workflow:
+            autonomous = workflow.state().session_config.get("autonomous") is True
+    if autonomous and (options != WriteOptions() or time_limit is not None):
         raise InvalidOption(
             "--autonomous makes sessions of its own: expected neither --command-id nor "
             "--expected-version nor --time-limit with it (--session-seconds limits each, and "
             "--attended makes one session here)"
         )
+    given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
+    if autonomous:
+        bounds = {"max-sessions": max_sessions, "session-seconds": session_seconds}
+        limits = {**bounds, "between": between, "rapid": rapid}
+        _launch(context, given, {f"--{name}": value for name, value in limits.items()})
+    else:
+        _attended(context, given, time_limit, options)
 
 
 def _attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
-    from reconciler.loop.ending import interruptible, patience
+    from reconciler.files.freshness import look
+    from reconciler.loop.ending import Orders, interruptible, patience
     from reconciler.loop.run import run as drive
 
     with engine(context) as (jobs, output), interruptible() as asked:
-        jobs.service.log.store.be_patient(patience(jobs, asked))
-        with notifying(jobs, given.notify) as told:
-            ended = drive(told, given.orders(time_limit), options, asked)
-        tell(jobs.service, output, ended)
+        service = jobs.service
+        service.log.store.be_patient(patience(jobs, asked))
+        with _notifying(jobs, given.notify) as told:
+            agent, served = given.found_agent(), CHILD in os.environ
+            orders = Orders(agent, given.max_parallel, time_limit, served, given.report)
+            ended = drive(told, orders, options, asked)
+        # What leads on goes by a look at the files too.
+        known = output.next_actions(ended.state, look(service.root, service.log, ended.state))
+        actions = ended.actions(known)
+        output.changed(ended.to_dict(), lambda: str(ended), ended.state, actions=actions)
     if asked.signal is not None and ended.exit_reason == "waiting":
         raise typer.Exit(128 + signal.Signals(asked.signal))
     if ended.exit_reason == "blocked" or ended.hindrances:
         raise typer.Exit(NEEDS_PERSON)
-
-
-def tell(service: Service, output: Output, ended: Ended) -> None:
-    """Print how the loop ended, and what leads on, by a look at the files too."""
-    from reconciler.files.freshness import look
-
-    known = output.next_actions(ended.state, look(service.root, service.log, ended.state))
-    output.changed(ended.to_dict(), lambda: str(ended), ended.state, actions=ended.actions(known))
 
 
 def _rehearse(context: typer.Context) -> None:
@@ -307,38 +269,28 @@ def _rehearse(context: typer.Context) -> None:
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
         actions = workflow.output.next_actions(state, seen)
-        text = "\n".join(f"would do: {action}" for action in actions)
-        workflow.output.result(
-            {"would": [a.to_dict() for a in actions]},
-            lambda: text or "nothing to do",
-            state=state,
-            seen=seen,
-        )
-
-
-def receiver_of(jobs: Jobs, given: str | None) -> str | None:
-    """Return who is to be told; what only config.toml names needs a person's agreement."""
-    if given is not None:
-        return given or None
-    from service.root.root import read_config
-    from service.root.trust import is_notice_trusted
-
-    named = read_config(jobs.service.root).notify
-    if named is None or is_notice_trusted(named, jobs.root):
-        return named
-    jobs.say(
-        f"config.toml names {named!r} to be told, and nobody of this login agreed to it: it may "
-        "have come with a copy. `wfctl db trust` agrees to it; nobody is told until then.",
-        level="warning",
-    )
-    return None
+        text = "\n".join(f"would do: {action}" for action in actions) or "nothing to do"
+        data = {"would": [action.to_dict() for action in actions]}
+        workflow.output.result(data, lambda: text, state=state, seen=seen)
 
 
 @contextmanager
-def notifying(jobs: Jobs, given: str | None) -> Iterator[Jobs]:
-    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
-    receiver = receiver_of(jobs, given)
+def _notifying(jobs: Jobs, receiver: str | None) -> Iterator[Jobs]:
+    """Yield jobs that tell the receiver, if there is one, of what they record and wait for.
+
+    One that only config.toml names needs a person's agreement.
+    """
     if receiver is None:
+        receiver = read_config(jobs.service.root).notify
+        if receiver is not None and not is_notice_trusted(receiver, jobs.root):
+            jobs.say(
+                f"config.toml names {receiver!r} to be told, and nobody of this login agreed to "
+                "it: it may have come with a copy. `wfctl db trust` agrees to it; nobody is told "
+                "until then.",
+                level="warning",
+            )
+            receiver = None
+    if not receiver:
         yield jobs
         return
     from cli.terminal.talk import without_secrets

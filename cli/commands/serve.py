@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,12 +28,11 @@ from service.root.known_logs import known_roots
 from service.root.root import WORKFLOW, Root, find_root, read_config
 
 if TYPE_CHECKING:
-    from mcp.server.lowlevel import Server
-
-    from pages.shelf import Opening, ServedRoot
+    from pages.shelf import ServedRoot
     from service.reading.log import WorkflowLog
 
 
+Folders = list[Path] | None
 #: Folders in a folder of workflows that are looked at.
 _FOLDERS = 2000
 
@@ -40,9 +41,7 @@ def serve(
     context: typer.Context,
     port: int | None = option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535),
     socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
-    workflows: list[Path] | None = option(
-        "DIR", "A workflow's folder, or one that holds such folders."
-    ),
+    workflows: Folders = option("DIR", "A workflow's folder, or one that holds such folders."),
 ) -> None:
     """Serve pages that show the workflows live, to this login alone. They only read.
 
@@ -54,75 +53,53 @@ def serve(
         raise InvalidOption("serve is for people: `wfctl status -o json` is for programs")
     if port is not None and socket_ is not None:
         raise InvalidOption("expected --port or --socket, found both")
-    signal.signal(signal.SIGTERM, _leave)
-    find, what = _served(settings, workflows or [])
-    if port is not None:
-        _on_port(find, port)
-    else:
-        _on_socket(find, what, socket_)
-
-
-def _leave(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
-
-
-def _on_socket(find: Callable[[], list[ServedRoot]], what: str, path: Path | None) -> None:
-    from pages.entrance import listening, usual_socket
-
-    place = path.absolute() if path is not None else usual_socket(what)
-    with listening(place) as made:
-        try:
-            _serve(find, made, None, lambda: _tell_socket(place))
-        finally:
-            place.unlink(missing_ok=True)
-
-
-def _tell_socket(place: Path) -> None:
-    import getpass
-
-    host = f"{getpass.getuser()}@{socket.gethostname()}"
-    say(f"wfctl: serving on {place}. On your own machine:")
-    say(f"  ssh -N -L 8000:{place} {host}")
-    say("  and open http://localhost:8000/")
-
-
-def _on_port(find: Callable[[], list[ServedRoot]], port: int) -> None:
-    from pages.entrance import Door
-
-    try:
-        made = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise InvalidOption(f"--port {port}: {error}; name another, or 0 for a free one") from error
-    with made:
-        door = Door(made.getsockname()[1], lambda url: say(f"wfctl: open {url} (works once)"))
-        _serve(find, made, door, lambda: None)
-
-
-def _serve(
-    find: Callable[[], list[ServedRoot]],
-    made: socket.socket,
-    door: object,
-    ready: Callable[[], None],
-) -> None:
     from cli.frame.sight import sight
-    from pages.entrance import Door
+    from pages.entrance import Door, listening, usual_socket
     from pages.server import serve as served
     from pages.shelf import Shelf
 
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    find, what = _served(settings, workflows or [])
     shelf = Shelf(find, sight())
-    served(shelf, made, door if isinstance(door, Door) else None, ready)
+    if port is not None:
+        try:
+            made = socket.create_server(("127.0.0.1", port))
+        except OSError as error:
+            why = f"--port {port}: {error}; name another, or 0 for a free one"
+            raise InvalidOption(why) from error
+        with made:
+            door = Door(made.getsockname()[1], lambda url: say(f"wfctl: open {url} (works once)"))
+            served(shelf, made, door, lambda: None)
+        return
+    place = socket_.absolute() if socket_ is not None else usual_socket(what)
+    host = f"{getpass.getuser()}@{socket.gethostname()}"
+    lines = [
+        f"wfctl: serving on {place}. On your own machine:",
+        f"  ssh -N -L 8000:{place} {host}",
+        "  and open http://localhost:8000/",
+    ]
+    with listening(place) as made:
+        try:
+            served(shelf, made, None, lambda: say("\n".join(lines)))
+        finally:
+            place.unlink(missing_ok=True)
 
 
 def _served(settings: Settings, folders: list[Path]) -> tuple[Callable[[], list[ServedRoot]], str]:
     """Return what finds the workflows, and a name for them, the same each time."""
     plain = replace(settings, root=None, database_url=None)
     if folders:
-        _require_folders(folders)
+        for folder in folders:
+            if not folder.is_dir():
+                raise InvalidOption(f"--workflows {folder}: expected a folder, found none")
         name = "\n".join(sorted(str(folder.resolve()) for folder in folders))
         return lambda: [_of_root(plain, root) for root in _roots(folders)], name
     url = settings.database_url
     if url is not None and is_server(url) and settings.root is None:
-        return partial(_of_server, settings, url), public(url)
+        return partial(_of_server, url), public(url)
     try:
         root = find_root(settings.start)
     except NoRoot:
@@ -131,12 +108,6 @@ def _served(settings: Settings, folders: list[Path]) -> tuple[Callable[[], list[
         return lambda: [_of_root(plain, one) for one in known_roots()], "all"
     read_config(root)
     return lambda: [_of_root(replace(settings, root=root.path), root.path)], str(root.path)
-
-
-def _require_folders(folders: list[Path]) -> None:
-    for folder in folders:
-        if not folder.is_dir():
-            raise InvalidOption(f"--workflows {folder}: expected a folder, found none")
 
 
 def _roots(folders: list[Path]) -> Iterator[Path]:
@@ -160,53 +131,38 @@ def _of_root(settings: Settings, path: Path) -> ServedRoot:
         name = read_config(find_root(path)).workflow or path.name
     except Exception:  # noqa: BLE001 - one root that is broken hides no other; its page says why
         name = path.name
-    return ServedRoot(name, path, _opening(replace(settings, root=path)), str(path))
 
-
-def _opening(settings: Settings) -> Opening:
     @contextmanager
-    def open_() -> Iterator[WorkflowLog]:
-        with reading_of(settings) as workflow:
+    def opening() -> Iterator[WorkflowLog]:
+        with reading_of(replace(settings, root=path)) as workflow:
             yield workflow.log
 
-    return open_
+    return ServedRoot(name, path, opening, str(path))
 
 
-def _of_server(settings: Settings, url: str) -> list[ServedRoot]:
+def _of_server(url: str) -> list[ServedRoot]:
     from pages.shelf import ServedRoot
+    from service.reading.log import WorkflowLog
 
-    store = opened(Root(Path.cwd(), url), read_only=True)
-    try:
-        streams = [name for name in store.streams() if name.startswith(WORKFLOW)]
-    finally:
-        store.close()
-    where = public(url)
-    return [
-        ServedRoot(stream.removeprefix(WORKFLOW), None, _stream_of(url, stream), where)
-        for stream in streams
-    ]
-
-
-def _stream_of(url: str, stream: str) -> Opening:
     @contextmanager
-    def open_() -> Iterator[WorkflowLog]:
-        from service.reading.log import WorkflowLog
-
-        store = opened(Root(Path.cwd(), url), read_only=True)
-        try:
+    def opening(stream: str) -> Iterator[WorkflowLog]:
+        with closing(opened(Root(Path.cwd(), url), read_only=True)) as store:
             yield WorkflowLog(store, stream, Path.cwd())
-        finally:
-            store.close()
 
-    return open_
+    with closing(opened(Root(Path.cwd(), url), read_only=True)) as store:
+        streams = [name for name in store.streams() if name.startswith(WORKFLOW)]
+    return [
+        ServedRoot(name.removeprefix(WORKFLOW), None, partial(opening, name), public(url))
+        for name in streams
+    ]
 
 
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 #: What the commands behind the tools load, by room; imported once, before the first call.
 _COMMANDS = {
-    "cli.commands": "amend append audit compare dispatch drift events export init log plan session "
-    "stage status tasks verify why",
-    "cli.commands.machine": "beginning changes reads rehydrating",
+    "cli.commands": "amend append audit compare dispatch drift events export init "
+    "stage status tasks why",
+    "cli.commands.machine": "beginning changes reads",
     "cli.frame": "checkpoints writes",
     "cli.program": "app",
     "cli.terminal": "briefing talk",
@@ -245,67 +201,53 @@ def mcp(
     # Forked while this process has one thread and has loaded little.
     from agents.warm import Warm
 
-    warm = Warm(_carried_out, _prepare)
-    try:
+    with closing(Warm(_carried_out, _prepare)) as warm:
         from agents.server import Face, build
+        from agents.serving import free_port, over_http, over_socket, over_stdio
 
-        _mcp_serve(build(Face(warm, folder, actor), VERSION), port, host, allow or [], socket)
-    finally:
-        warm.close()
-
-
-def _mcp_serve(
-    server: Server[Any], port: int | None, host: str, allow: list[str], socket: Path | None
-) -> None:
-    from agents.serving import free_port, over_http, over_socket, over_stdio
-
-    if socket is not None:
-        say(f"wfctl: serving http://localhost/mcp on the socket {socket}")
-        over_socket(server, socket)
-    elif port is not None:
-        token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
-        port = port or free_port(host)
-        shown = "" if os.environ.get(TOKEN) else f", header `Authorization: Bearer {token}`"
-        say(f"wfctl: serving on http://{host}:{port}/mcp{shown}")
-        over_http(server, token, host=host, port=port, allowed=allow)
-    else:
-        over_stdio(server)
+        server = build(Face(warm, folder, actor), VERSION)
+        if socket is not None:
+            say(f"wfctl: serving http://localhost/mcp on the socket {socket}")
+            over_socket(server, socket)
+        elif port is not None:
+            token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+            port = port or free_port(host)
+            shown = "" if os.environ.get(TOKEN) else f", header `Authorization: Bearer {token}`"
+            say(f"wfctl: serving on http://{host}:{port}/mcp{shown}")
+            over_http(server, token, host=host, port=port, allowed=allow or [])
+        else:
+            over_stdio(server)
 
 
 def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | None) -> None:
-    """Raise `InvalidOption` where the options do not go together or a library is missing."""
     if find_spec("mcp") is None:
         raise InvalidOption(
             "expected the package mcp, found none: install wfctl with its extra, such as "
             "`pipx install 'wfctl-eventstore[mcp]'`"
         )
-    if socket is not None and port is not None:
-        raise InvalidOption("expected --port or --socket, found both")
-    if socket is not None and len(os.fsencode(socket)) > _LONGEST:
-        raise InvalidOption(
-            f"--socket: expected a path of at most {_LONGEST} bytes, found "
-            f"{len(os.fsencode(socket))}; name a shorter one"
-        )
     if socket is not None:
-        _check_place(socket)
+        from agents.serving import is_left_behind
+
+        size = len(os.fsencode(socket))
+        if port is not None:
+            raise InvalidOption("expected --port or --socket, found both")
+        if size > _LONGEST:
+            raise InvalidOption(
+                f"--socket: expected a path of at most {_LONGEST} bytes, found "
+                f"{size}; name a shorter one"
+            )
+        if socket.exists() and not is_left_behind(socket):
+            found = "one that a server listens on" if socket.is_socket() else "a file"
+            raise InvalidOption(
+                f"--socket: expected nothing at {socket}, or a socket on which nobody listens; "
+                f"found {found}. Name another place",
+                path=str(socket),
+            )
     if host not in _LOOPBACK and not allow:
         raise InvalidOption(
             f"--host {host} can be reached from other machines: say with --allow NAME by which "
             "name clients may use it, or leave --host out"
         )
-
-
-def _check_place(socket: Path) -> None:
-    from agents.serving import is_left_behind
-
-    if not socket.exists() or is_left_behind(socket):
-        return
-    found = "one that a server listens on" if socket.is_socket() else "a file"
-    raise InvalidOption(
-        f"--socket: expected nothing at {socket}, or a socket on which nobody listens; found "
-        f"{found}. Name another place",
-        path=str(socket),
-    )
 
 
 #: Bytes that Linux takes for the name of a Unix socket: `man 7 unix`.
@@ -320,8 +262,6 @@ def _carried_out(arguments: list[str]) -> int:
 
 
 def _prepare() -> None:
-    from importlib import import_module
-
     from cli.program.app import build
 
     for room, names in _COMMANDS.items():

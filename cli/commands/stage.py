@@ -1,24 +1,27 @@
-"""``wfctl stage …``: one transition or operational field."""
+"""``wfctl stage …`` and ``session …``: one transition, one field, one stretch of work."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.frame.deciding import Key, Overrule, overruling_of
-from cli.frame.options import Stage, Text, Writes, argument, option
-from cli.frame.workspace import engine
+from cli.frame.deciding import Key, Overrule, claims_of, overruling_of
+from cli.frame.options import FINDINGS, AsOf, Stage, Text, Writes, argument, option
+from cli.frame.workspace import engine, newest_attempt, reading
 from cli.frame.writes import claim, issue, tell, through, write
+from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.rules.flat import payload_of
+from projections.files.results import SessionRecord, sessions
+from service.errors import NotFound
 
 if TYPE_CHECKING:
-    from cli.terminal.output import Output
+    from reconciler.loop.session import Resumed
     from reconciler.verification.verify import Verification
-    from service.writing.stream_writer import WriteOptions
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
 Attempt = Annotated[Text, option("--attempt", "ID", "The attempt; else the one under way.")]
@@ -57,8 +60,6 @@ def compute(
     key: Key = None,
 ) -> None:
     """running -> post_processing: the computation of its attempt is over."""
-    from cli.frame.workspace import newest_attempt
-
     values = {
         "stage": stage,
         "attempt": attempt or newest_attempt(context, stage),
@@ -79,13 +80,10 @@ def verify(context: typer.Context, stage: Stage) -> None:
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         found = verify_again(jobs, state, state.stage(stage))
-        output.result(
-            {"stage": stage, **found.to_dict()},
-            lambda: "\n".join(_checks(found, output)),
-            state=state,
-        )
+        text = "\n".join(_checks(found, output))
+        output.result({"stage": stage, **found.to_dict()}, lambda: text, state=state)
     if found.problems:
-        raise typer.Exit(7)
+        raise typer.Exit(FINDINGS)
 
 
 def _checks(found: Verification, output: Output) -> Iterator[str]:
@@ -108,7 +106,6 @@ def complete(
     key: Key = None,
 ) -> None:
     """post_processing -> completed, after its outputs were checked."""
-    from cli.frame.deciding import claims_of
     from reconciler.verification.verify import by_what
     from reconciler.verification.verify import complete as verify_and_complete
 
@@ -132,30 +129,23 @@ def fail(
     """preparing, running or post_processing -> failed."""
     values = {"stage": stage, "error": error, "category": category}
     command = cast(p.StageFailed, payload_of(p.StageFailed.type, values))
-    if stop:
-        _fail_and_stop(context, stage, error, options, command.category)
-    else:
+    if not stop:
         write(context, options, command)
+        return
+    from reconciler.control.stopping import fail_and_stop
+
+    kind = command.category
+    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, kind))
 
 
 def cancel(
     context: typer.Context, options: Writes, stage: Stage, reason: Text = option("TEXT", "Why.")
 ) -> None:
     """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
-    error = f"cancelled: {reason}" if reason else "cancelled"
-    _fail_and_stop(context, stage, error, options)
-
-
-def _fail_and_stop(
-    context: typer.Context,
-    stage: str,
-    error: str,
-    options: WriteOptions,
-    category: p.Category | None = None,
-) -> None:
     from reconciler.control.stopping import fail_and_stop
 
-    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, category))
+    error = f"cancelled: {reason}" if reason else "cancelled"
+    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, None))
 
 
 def retry(
@@ -206,3 +196,88 @@ def reuse(
     from reconciler.verification.reuse import reuse as take
 
     through(context, options, lambda jobs: take(jobs, stage, attempt, options))
+
+
+class Reason(StrEnum):
+    """Why a session ends."""
+
+    COMPLETED = "completed"
+    BLOCKED = "blocked"
+    BUDGET = "budget_exhausted"
+    WAITING = "waiting"
+
+
+def start(
+    context: typer.Context,
+    options: Writes,
+    report: Text = option("PATH", "Where the report goes: a free path below the root."),
+) -> None:
+    """Look, run init.sh, reconcile, and begin a session of the next number."""
+    from reconciler.loop.session import start as begin
+
+    with engine(context, options.dry_run) as (jobs, output):
+        resumed = begin(jobs, options, report=report)
+        if resumed.briefing is None:
+            tell(output, resumed.outcome, options)
+            return
+        output.result(
+            resumed.to_dict(),
+            lambda: "\n".join(_resumed(resumed, output)),
+            state=resumed.outcome.state,
+            actions=resumed.briefing.actions,
+        )
+
+
+def _resumed(resumed: Resumed, output: Output) -> Iterator[str]:
+    from cli.terminal import briefing
+
+    yield f"session {resumed.outcome.state.session.count} started"
+    if resumed.environment is not None:
+        seconds = resumed.environment["seconds"]
+        yield f"init.sh: ready after {seconds} s ({resumed.environment['output']})"
+    for title, lines in (("log", resumed.log_tail), ("git log", resumed.git_log)):
+        yield from [f"{title}:", *(f"  {line}" for line in lines)] if lines else ()
+    if resumed.briefing is not None:
+        yield briefing.text(resumed.briefing, output, False)
+
+
+def end(
+    context: typer.Context,
+    options: Writes,
+    reason: Annotated[Reason, option("Why it ends.")],
+    next_: Text = option("--next", "TEXT", "What comes next."),
+) -> None:
+    """End the open session in order."""
+    issue(context, options, "session.ended", reason=reason.value, next=next_)
+
+
+def show(
+    context: typer.Context,
+    number: int | None = argument("[N]", "One session; else all.", min=1),
+    view: AsOf = None,
+) -> None:
+    """The sessions: how long, at what cost, and how each ended."""
+    with reading(context) as workflow:
+        found = sessions(workflow.log.steps(upto=view))
+        state = workflow.state(view)
+        if number is not None:
+            kept = ", ".join(str(one.number) for one in found) or "none"
+            found = [one for one in found if one.number == number][:1]
+            if not found:
+                raise NotFound(
+                    f"no session {number} that wfctl kept: there is {kept}. `wfctl audit costs` "
+                    "lists those of an imported log too",
+                    session=number,
+                )
+        told = [one.to_dict() for one in found]
+        text = "\n".join(map(_line, found)) or "wfctl kept no session yet"
+        data = {"sessions": told, "session_config": state.session_config}
+        workflow.output.result(data, lambda: text, state=state)
+
+
+def _line(one: SessionRecord) -> str:
+    charges = ", ".join(f"{c['stage']} {c['weight']:g} ({c['work_class']})" for c in one.charges)
+    return (
+        f"session {one.number}  {one.started_at[:19]}Z  {one.started_by}  {one.end}  "
+        f"cost {one.cost:g}/{one.budget:g}" + (f"  {charges}" if charges else "")
+    )

@@ -6,7 +6,6 @@ import os
 import select
 import sys
 import termios
-import time
 import tty
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ import typer
 
 from cli.frame.options import AsOf, option
 from cli.frame.workspace import Reading, journal_of, reading, settings_of
-from cli.settings import Color, Format, Settings
+from cli.settings import Color, Format
 from cli.terminal.output import Output
 from lifecycle.rules.impact import acting_on
 from lifecycle.state.hindrance import reason
@@ -28,10 +27,11 @@ from lifecycle.sweeps.definition import is_sweep
 from projections.files.progress_log import message
 from projections.words.account import Seen, account, stale, to_dicts, waits
 from projections.words.amendments import held
-from projections.words.came_about import decisions, missing
+from projections.words.came_about import decisions, line_of, missing
 from projections.words.text import utc_seconds
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
+from service.files.inspection import kept
 from service.reading import sealing
 from service.root.disk import system_clock
 from service.writing.report import original_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from cli.commands.machine.following import MachineFollower
+    from cli.commands.machine.reads import MachineFollower
     from projections.screens.watch_view import View
 
 
@@ -74,19 +74,26 @@ def status(context: typer.Context, view: AsOf = None) -> None:
     with reading(context) as workflow:
         state = workflow.state(view)
         is_now = view is None
-        seen = _seen(workflow, state) if is_now else None
-        files = _of_files(state, seen) if seen is not None else []
+        seen: Seen | None = None
+        files: list[str] = []
+        doubts: list[str] = []
+        if is_now:
+            from reconciler.files.freshness import look
+
+            seen = look(workflow.root, workflow.log, state)
+            files += (f"{name} {text}" for name, text in seen.files.items())
+            files += map(kept, state.drifts)
+            doubts += doubts_of(workflow.log.approvals, state)
         stands = account(state, seen)
         told = _tasks(workflow, state, live=is_now)
-        doubts = doubts_of(workflow.log.approvals, state) if is_now else []
         journal = journal_of(workflow.root)
-        slower = [f"the log has a {journal.mode} journal: {journal.reason}"] if journal else []
         original = original_of(workflow.root)
-        copied = [f"this root is a copy of {original}"] if original else []
-        slower = slower if journal and journal.mode != "wal" else []
         marks = [str(one) for one in seen.log] if seen is not None else []
-        noted = [str(one) for one in stands if not one.person and str(one) not in marks]
-        notices = marks + copied + files + doubts + sealing.told(state) + noted + slower
+        notices = [*marks, *([f"this root is a copy of {original}"] if original else [])]
+        notices += files + doubts + sealing.told(state)
+        notices += [str(one) for one in stands if not one.person and str(one) not in marks]
+        if journal and journal.mode != "wal":
+            notices.append(f"the log has a {journal.mode} journal: {journal.reason}")
         data = {
             "workflow": state.id,
             "status": state.workflow_status or "active",
@@ -110,21 +117,7 @@ def status(context: typer.Context, view: AsOf = None) -> None:
         )
 
 
-def _of_files(state: Workflow, seen: Seen) -> list[str]:
-    """Say which files are not as the log says, and which versions of others are kept."""
-    from service.files.inspection import kept
-
-    return [*(f"{name} {text}" for name, text in seen.files.items()), *map(kept, state.drifts)]
-
-
-def _seen(workflow: Reading, state: Workflow) -> Seen:
-    from reconciler.files.freshness import look
-
-    return look(workflow.root, workflow.log, state)
-
-
 def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
-    attempt = stage.attempt
     unmet = list(state.unmet(stage)) if stage.status in _NOT_BEGUN else []
     return {
         "id": stage.id,
@@ -133,7 +126,7 @@ def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -
         "depends_on": stage.depends_on,
         "retry_count": stage.retry_count,
         "last_error": stage.error,
-        "attempt": attempt.id if attempt else None,
+        "attempt": stage.attempt.id if stage.attempt else None,
         "started_at": stage.started_at,
         "completed_at": stage.completed_at,
         **({"waits_for": unmet} if unmet else {}),
@@ -190,37 +183,30 @@ def _stages(
     told: dict[str, dict[str, int]],
     gone: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Return a line for each stage; of more than a screen holds, for those that want a look."""
     stages = list(state.stages.values())
-    head = []
+    head, most = [], _SCREEN
     if len(stages) > _SCREEN:
-        head = [f"  {_counted(stages)}"]
+        counts = Counter(stage.status for stage in stages)
+        known = (f"{counts[one]} {one.value}" for one in Status if counts[one])
+        head, most = [f"  {len(stages)} stages: {', '.join(known)}"], _FEW_STAGES
+        # Those that want a look.
         stages = [stage for status in _TOLD_FIRST for stage in stages if stage.status is status]
-    shown = stages[:_SCREEN] if not head else stages[:_FEW_STAGES]
+    shown, more = stages[:most], len(stages) - most
     wide = min(max((len(stage.name) for stage in shown), default=0), 40)
     width = max((len(stage.id) for stage in shown), default=9)
     acting = acting_on(state)
     lines = []
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
-        name = f"{stage.name[:40]:<{wide}}"
         note = _note(state, stage, told, gone, acting)
-        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {note}"
+        line = f"  {stage.id:<{max(width, 9)}} {stage.name[:40]:<{wide}}  {status} {note}"
         lines.append(" ".join(line.splitlines()).rstrip())
-    more = len(stages) - len(shown)
-    return [*head, *lines, *([f"  and {more} more of these"] if more else [])]
+    return [*head, *lines, *([f"  and {more} more of these"] if more > 0 else [])]
 
 
 def _clip(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
-
-
-def _counted(stages: list[StageState]) -> str:
-    """Count the stages by status; of so many only those that want a look are listed."""
-    counts = Counter(stage.status.value for stage in stages)
-    known = [f"{counts[status.value]} {status.value}" for status in Status if counts[status.value]]
-    return f"{len(stages)} stages: {', '.join(known)}"
 
 
 def _note(
@@ -230,28 +216,24 @@ def _note(
     gone: Mapping[str, Sequence[str]],
     acting: Mapping[str, list[str]],
 ) -> str:
+    unmet = list(state.unmet(stage))
+    more = f" and {len(unmet) - 3} more" if len(unmet) > 4 else ""
+    named = ", ".join(unmet[:3] if more else unmet) + more
     if stage.id in gone:
         return f"taken over, {missing(gone[stage.id])}"
     if stage.status is Status.FAILED:
         return reason(stage)[:100]
     if stage.id in told:
-        from projections.words.came_about import line_of
-
         return line_of(told[stage.id])
     if stage.status is Status.COMPLETED:
         return utc_seconds(stage.completed_at) or ""
     if stage.status is Status.PENDING:
-        return f"waits for {_named(list(state.unmet(stage)))}"
-    if stage.status is Status.READY and state.unmet(stage):
-        return f"not yet: {_named(list(state.unmet(stage)))} is to be completed again"
+        return f"waits for {named}"
+    if stage.status is Status.READY and unmet:
+        return f"not yet: {named} is to be completed again"
     if stage.status is Status.READY and stage.id in acting:
         return held(acting[stage.id])
     return f"{stage.attempt.id}" if stage.open_attempt and stage.attempt else ""
-
-
-def _named(ids: list[str]) -> str:
-    more = f" and {len(ids) - 3} more" if len(ids) > 4 else ""
-    return ", ".join(ids[:3] if more else ids) + more
 
 
 #: Seconds between two looks at the log's head, which cost less than a millisecond each.
@@ -283,29 +265,28 @@ def watch(
         raise InvalidOption(
             "expected a terminal; without one, `wfctl watch --once` prints one view"
         )
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR")) if settings.color is Color.AUTO else False
+    forced = True if settings.color is Color.ALWAYS else None
     with reading(context) as workflow:
-        console = _console(settings)
-        follower = _Follower(workflow) if machine is None else _machine(workflow, machine)
+        console = Console(
+            no_color=plain or settings.color is Color.NEVER,
+            force_terminal=forced,
+            highlight=False,
+            soft_wrap=True,
+        )
+        follower: _Follower | MachineFollower
+        if machine is None:
+            follower = _Follower(workflow)
+        else:
+            from cli.commands.machine.reads import MachineFollower
+
+            follower = MachineFollower(workflow.machine(machine), workflow.root.path, _BACK)
         if once:
             console.print(*follower.view((console.width, _TALL)).lines, sep="\n")
         else:
             _live(console, follower)
-
-
-def _machine(root: Reading, machine: str) -> MachineFollower:
-    from cli.commands.machine.following import MachineFollower
-
-    return MachineFollower(root.machine(machine), root.root.path, _BACK)
-
-
-def _console(settings: Settings) -> Console:
-    from rich.console import Console
-
-    plain = settings.color is Color.NEVER or (
-        settings.color is Color.AUTO and bool(os.environ.get("NO_COLOR"))
-    )
-    forced = True if settings.color is Color.ALWAYS else None
-    return Console(no_color=plain, force_terminal=forced, highlight=False, soft_wrap=True)
 
 
 def _live(console: Console, follower: _Follower | MachineFollower) -> None:
@@ -341,27 +322,23 @@ def _moved(pressed: str, scrolled: int | None, bottom: int, page: int) -> int | 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
     """Yield what waits so many seconds for a key; without a terminal to type at it only waits."""
-    descriptor = sys.stdin.fileno() if sys.stdin.isatty() else None
-    if descriptor is None:
-        yield _wait
-        return
-    before = termios.tcgetattr(descriptor)
+    is_typed = sys.stdin.isatty()
+    descriptor = sys.stdin.fileno() if is_typed else -1
 
     def key(seconds: float) -> str:
-        if not select.select([descriptor], [], [], seconds)[0]:
+        if not select.select([descriptor] if is_typed else [], [], [], seconds)[0]:
             return ""
         return os.read(descriptor, 16).decode(errors="replace")
 
+    if not is_typed:
+        yield key
+        return
+    before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
         yield key
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _wait(seconds: float) -> str:
-    time.sleep(seconds)
-    return ""
 
 
 class _Follower:

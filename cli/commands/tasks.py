@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import AsOf, Stage, Text, Texts, option
-from cli.frame.workspace import engine, reading
+from cli.frame.workspace import Reading, engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Attempt, Workflow
+from lifecycle.state.workflow import Stage as Known
 from lifecycle.state.workflow import Stage as StageState
+from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from projections.words.text import age, utc_seconds
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
-    from cli.frame.workspace import Reading
-    from lifecycle.state.workflow import Stage as Known
-    from reconciler.control.job_output import Said, Saying
+    from reconciler.control.job_output import Said
     from reconciler.sweep.tasks import Task
 
 
@@ -44,6 +43,8 @@ def tasks(
     lines: int = option("-n", "--lines", "At most N of them; 0 lists all.", min=0, default=_LISTED),
 ) -> None:
     """The tasks of a stage with a map: how many stand where, and what became of each."""
+    from reconciler.sweep.tasks import counts_of
+
     with reading(context) as workflow:
         conditions = [*(where or []), *(["state=failed"] if failed else [])]
         found, chosen = _chosen(workflow, stage, conditions)
@@ -52,17 +53,12 @@ def tasks(
         if csv:
             _print_csv(shown)
             return
-        counts = _counts(found)
-        data = {
-            "stage": stage,
-            "total": len(found),
-            "counts": counts,
-            "chosen": len(chosen),
-            "tasks": shown,
-        }
-        more = len(chosen) - len(shown)
+        counts = counts_of(found)
+        data = {"stage": stage, "total": len(found), "counts": counts, "chosen": len(chosen)}
         workflow.output.result(
-            data, lambda: _text(workflow, stage, counts, shown, more), state=workflow.state()
+            {**data, "tasks": shown},
+            lambda: _text(workflow, stage, counts, shown, len(chosen) - len(shown)),
+            state=workflow.state(),
         )
 
 
@@ -113,40 +109,33 @@ def counted(
 
     None where nothing is known of any. What hinders a look at the disk hinders no answer.
     """
-    from lifecycle.errors import Refused
     from projections.words.came_about import counts_of
     from reconciler.errors import ReconcilerError
+    from reconciler.sweep.tasks import counts_of as counts_now
     from reconciler.sweep.tasks import tasks_of
 
     if live and stage.open_attempt is not None:
         with suppress(Refused, ReconcilerError, OSError):
-            return _counts(tasks_of(workflow.root.path, state, stage))
+            return counts_now(tasks_of(workflow.root.path, state, stage))
     seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
     again = stage.keep_as is not None and not stage.keeps_tasks
     return None if seen is None or again else counts_of(seen)
 
 
-def printed(
+def _printed(
     workflow: Reading, id_: str, key: str, *, err: bool, last: int | None
 ) -> tuple[str, str]:
-    """Return where the newest run of a task printed, and its last lines; raises `NotFound`."""
     found, _ = _chosen(workflow, id_, [])
     task = next((one for one in found if one.point.key == key), None)
-    if task is None:
+    if task is None or not task.folder:
         why = f"{id_} has no task {key!r}; `wfctl tasks {id_}` lists them"
-        raise NotFound(why, stage=id_, task=key)
-    if not task.folder:
-        raise NotFound(f"{id_}: {key} was not begun yet", stage=id_, task=key)
+        raise NotFound(
+            why if task is None else f"{id_}: {key} was not begun yet", stage=id_, task=key
+        )
     path = workflow.root.path / task.folder / ("err" if err else "log")
     text = path.read_bytes().decode(errors="replace") if path.is_file() else ""
     lines = text.splitlines(keepends=True)
     return str(path), "".join(lines if last is None else lines[max(0, len(lines) - last) :])
-
-
-def _counts(found: Sequence[Task]) -> dict[str, int]:
-    from reconciler.sweep.tasks import counts_of
-
-    return counts_of(found)
 
 
 def _text(
@@ -154,27 +143,25 @@ def _text(
 ) -> str:
     from projections.words.came_about import line_of
 
-    lines = [f"{stage}: {line_of(counts)}", _table(workflow, [_short(row) for row in shown])]
+    names = ("key", "state", "attempts", "exit_code", "seconds")
+    rows = [
+        {**{name: row[name] for name in names}, **row["metrics"]}
+        | {"why": row["why"], "folder": row["folder"]}
+        for row in shown
+    ]
+    lines = [f"{stage}: {line_of(counts)}", _table(workflow, rows)]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])
-
-
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    about = {name: row[name] for name in ("key", "state", "attempts", "exit_code", "seconds")}
-    return {**about, **row["metrics"], "why": row["why"], "folder": row["folder"]}
 
 
 def _table(workflow: Reading, rows: list[dict[str, Any]]) -> str:
     from cli.terminal.table import TableColumn, table
-
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = [TableColumn(name, partial(_shown_of, name), 60) for name in names]
-    return table(workflow.output, rows, columns)
-
-
-def _shown_of(name: str, row: dict[str, Any]) -> str:
     from projections.words.text import shown
 
-    return shown(row.get(name))
+    def text(name: str, row: dict[str, Any]) -> str:
+        return shown(row.get(name))
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return table(workflow.output, rows, [TableColumn(n, partial(text, n), 60) for n in names])
 
 
 def _print_csv(rows: list[dict[str, Any]]) -> None:
@@ -199,38 +186,42 @@ def logs(
     """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
     from reconciler.control.job_output import followed, saying
 
+    stream = "err" if err else "log"
     if task is not None:
-        _of_task(context, stage, task, err=err, last=last, odd=follow or attempt is not None)
+        if follow or attempt is not None:
+            raise InvalidOption(
+                "--task takes neither --follow nor --attempt: its newest run is shown"
+            )
+        with reading(context) as workflow:
+            path, text = _printed(workflow, stage, task, err=err, last=last)
+            shown = harmless(text) if workflow.output.is_terminal else text
+            data = {"stage": stage, "task": task, "stream": stream, "path": path, "text": text}
+            state = workflow.state()
+            workflow.output.result(data, lambda: shown.removesuffix("\n"), state=state)
         return
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         known = state.stage(stage)
         id_ = _attempt(known, attempt)
-        about = {"stage": stage, "attempt": id_, "stream": "err" if err else "log"}
+        about = {"stage": stage, "attempt": id_, "stream": stream}
         with closing(saying(jobs, state, known, id_, err=err, last=last)) as heard:
             said = followed(jobs, stage, heard) if follow else heard.new()
             if output.settings.format is Format.JSON:
-                files = _together(said)
+                contents: dict[str, bytes] = {}
+                for path, content in said:
+                    contents[path] = contents.get(path, b"") + content
+                files = [
+                    {"path": p, "text": c.decode(errors="replace")} for p, c in contents.items()
+                ]
                 output.result({**about, "files": files}, str, state=jobs.service.state())
                 found = bool(files)
             else:
                 found = _print(output, about, said, several=len(heard.mouths) > 1)
-    _hint(heard, err=err, found=found)
-
-
-def _of_task(
-    context: typer.Context, stage: str, key: str, *, err: bool, last: int | None, odd: bool
-) -> None:
-    if odd:
-        raise InvalidOption("--task takes neither --follow nor --attempt: its newest run is shown")
-
-    with reading(context) as workflow:
-        path, text = printed(workflow, stage, key, err=err, last=last)
-        output = workflow.output
-        about = {"stage": stage, "task": key, "stream": "err" if err else "log", "path": path}
-        shown = harmless(text) if output.is_terminal else text
-        data = {**about, "text": text}
-        output.result(data, lambda: shown.removesuffix("\n"), state=workflow.state())
+    if not found:
+        other = "leave out --err for stdout" if err else "--err shows stderr"
+        kept = heard.attempt.log
+        printed = f"; what DPDispatcher printed: {kept}" if kept.exists() else ""
+        say(f"wfctl: {heard.attempt.id} has printed nothing here: {other}{printed}")
 
 
 def _attempt(stage: Known, named: str | None) -> str:
@@ -242,16 +233,6 @@ def _attempt(stage: Known, named: str | None) -> str:
     what = f"no attempt {named}" if named is not None else "no attempt yet"
     has = f"it has {', '.join(known)}" if known else f"`wfctl dispatch {stage.id}` starts one"
     raise NotFound(f"{stage.id} has {what}; {has}", stage=stage.id, attempts=known)
-
-
-def _together(said: Iterable[Said]) -> list[dict[str, Any]]:
-    contents: dict[str, bytes] = {}
-    for path, content in said:
-        contents[path] = contents.get(path, b"") + content
-    return [
-        {"path": path, "text": content.decode(errors="replace")}
-        for path, content in contents.items()
-    ]
 
 
 def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, several: bool) -> bool:
@@ -281,15 +262,6 @@ def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
         if newline:
             yield path, whole + newline
     yield from ((path, content) for path, content in rest.items() if content)
-
-
-def _hint(heard: Saying, *, err: bool, found: bool) -> None:
-    if found:
-        return
-    attempt = heard.attempt
-    other = "leave out --err for stdout" if err else "--err shows stderr"
-    log = f"; what DPDispatcher printed: {attempt.log}" if attempt.log.exists() else ""
-    say(f"wfctl: {attempt.id} has printed nothing here: {other}{log}")
 
 
 #: Attempts that a page tells of, and characters of a value on it.
@@ -326,40 +298,41 @@ def _otherwise(root: Path, state: Workflow, stage: StageState) -> dict[str, dict
 def _page(
     output: Output, state: Workflow, stage: StageState, otherwise: dict[str, dict[str, list[str]]]
 ) -> Iterator[str]:
+    from projections.screens.next_actions import leading_on
+
     yield output.style(f"{stage.id}: {_clip(stage.name)}", "1") + f"  {stage.status.value}"
     yield f"of {state.id}" + (f": {_clip(state.purpose)}" if state.purpose else "")
-    yield from _field("needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on])
-    yield from _field("inputs", stage.inputs)
-    yield from _field("outputs", stage.outputs)
-    yield from _field("runs on", [stage.backend or state.default_backend])
-    yield from _field("criteria", [stage.success_criteria])
-    yield from _field("with", [f"{k} = {_value(v)}" for k, v in stage.parameters.items()])
-    yield from _field("began", [utc_seconds(stage.started_at)])
-    yield from _field("done", [utc_seconds(stage.completed_at)])
-    yield from _field("results", [_result(one) for one in stage.results])
-    yield from _field("reused", [f"the outputs of {stage.reused}" if stage.reused else ""])
-    if stage.status is Status.FAILED:
-        yield from _field("failed", [stage.error, _cause(stage)])
-    yield from _field("retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]
-                      if stage.retry_count else [])  # fmt: skip
-    yield from _field("left", stage.left_in_place)
+    for name, values in _fields(state, stage):
+        # The first of several lines has the field's name.
+        for place, value in enumerate([_clip(str(value)) for value in values if value]):
+            yield f"  {'' if place else name:<9} {value}"
     yield from _attempts(output, stage)
     for id_, fields in otherwise.get("launched_otherwise", {}).items():
         yield f"  {id_} was not launched as defined: something else in {', '.join(fields)}"
-    from projections.screens.next_actions import leading_on
-
     yield from (f"next: {one}" for one in leading_on(state, stage.id, output.around(state)))
 
 
-def _field(name: str, values: list[Any]) -> Iterator[str]:
-    """Yield a line for each value, the first with the field's name; nothing where there is none."""
-    for value in [_clip(str(value)) for value in values if value]:
-        yield f"  {name:<9} {value}"
-        name = ""
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else compact(value)
+def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
+    yield "needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on]
+    yield "inputs", stage.inputs
+    yield "outputs", stage.outputs
+    yield "runs on", [stage.backend or state.default_backend]
+    yield "criteria", [stage.success_criteria]
+    values = {k: v if isinstance(v, str) else compact(v) for k, v in stage.parameters.items()}
+    yield "with", [f"{k} = {v}" for k, v in values.items()]
+    yield "began", [utc_seconds(stage.started_at)]
+    yield "done", [utc_seconds(stage.completed_at)]
+    sizes = [f", {o['size']} bytes" if o.get("size") is not None else "" for o in stage.results]
+    digests = [str(one.get("sha256"))[:12] for one in stage.results]
+    each = zip(stage.results, sizes, digests, strict=True)
+    yield "results", [f"{one['path']}{size}, SHA-256 {digest}" for one, size, digest in each]
+    yield "reused", [f"the outputs of {stage.reused}" if stage.reused else ""]
+    if stage.status is Status.FAILED:
+        because = f" ({stage.because})" if stage.because else ""
+        yield "failed", [stage.error, stage.category and f"category: {stage.category}{because}"]
+    if stage.retry_count:
+        yield "retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]
+    yield "left", stage.left_in_place
 
 
 def _clip(text: str) -> str:
@@ -367,50 +340,26 @@ def _clip(text: str) -> str:
     return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
-def _result(one: dict[str, Any]) -> str:
-    size = f", {one['size']} bytes" if one.get("size") is not None else ""
-    return f"{one['path']}{size}, SHA-256 {str(one.get('sha256'))[:12]}"
-
-
-def _cause(stage: StageState) -> str:
-    because = f" ({stage.because})" if stage.because else ""
-    return f"category: {stage.category}{because}" if stage.category else ""
-
-
 def _attempts(output: Output, stage: StageState) -> Iterator[str]:
-    if not stage.attempts:
-        return
-    yield output.style("attempts:", "1")
-    older = len(stage.attempts) - _NEWEST
-    if older > 0:
+    if stage.attempts:
+        yield output.style("attempts:", "1")
+    older = max(len(stage.attempts) - _NEWEST, 0)
+    if older:
         yield f"  {older} before these"
-    for place in range(max(older, 0), len(stage.attempts)):
-        yield from _show_attempt(stage.attempts[place])
-        yield from _environment(*stage.attempts[max(place - 1, 0) : place + 1])
+    for place, one in enumerate(stage.attempts[older:], older):
+        ended = f", ended {utc_seconds(one.ended_at)}" if one.ended_at else ""
+        with suppress(ValueError):  # what is no time has no distance
+            ended += f", {age(one.started_at, one.ended_at)} s" if one.ended_at else ""
+        yield f"  {one.id}  {one.outcome or 'under way'}"
+        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){ended}"
+        if one.job_ids:
+            folder = one.submission.rpartition("/")[0]
+            yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
+        if one.verdict:
+            yield f"    {one.verdict}: {_clip(one.reason or '')}"
+        before = stage.attempts[max(place - 1, 0)]
+        if one.environment != before.environment:
+            from projections.words.came_about import changes
 
-
-def _show_attempt(attempt: Attempt) -> Iterator[str]:
-    ended = f", ended {utc_seconds(attempt.ended_at)}{_took(attempt)}" if attempt.ended_at else ""
-    yield f"  {attempt.id}  {attempt.outcome or 'under way'}"
-    yield f"    began {utc_seconds(attempt.started_at)} ({attempt.mode}){ended}"
-    if attempt.job_ids:
-        folder = attempt.submission.rpartition("/")[0]
-        yield f"    jobs {', '.join(attempt.job_ids)}; files in {folder}"
-    if attempt.verdict:
-        yield f"    {attempt.verdict}: {_clip(attempt.reason or '')}"
-
-
-def _environment(before: Attempt, now: Attempt | None = None) -> Iterator[str]:
-    if now is not None and now.environment != before.environment:
-        from projections.words.came_about import changes
-
-        for change in changes(now.environment, before.environment, before.id):
-            yield f"    environment: {_clip(change)}"
-
-
-def _took(attempt: Attempt) -> str:
-    """Return how long it was from start to end; nothing for times that are none."""
-    try:
-        return f", {age(attempt.started_at, str(attempt.ended_at))} s"
-    except ValueError:
-        return ""
+            for change in changes(one.environment, before.environment, before.id):
+                yield f"    environment: {_clip(change)}"

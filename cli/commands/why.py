@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -16,12 +18,11 @@ from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.starting import Surroundings, hindered, is_due
-from projections.words.next_action import NextAction
+from projections.words.account import stale
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption
-from service.questions.blame import Blame
 from service.questions.blame import blame as blamed
-from service.questions.causes import CauseLink, causes_of
+from service.questions.causes import causes_of
 from service.reading.moment import Moment
 
 OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage; else the workflow.")]
@@ -37,6 +38,8 @@ class Size(NamedTuple):
     stages: int | None = None
 
 
+#: An answer that can be given in several sizes: its data, and its lines for people.
+Sized = Callable[[Size], tuple[Record, Iterator[str]]]
 #: Shorter and shorter.
 _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2), Size(2, 1),
           Size(1, 1), Size(1, 0), Size(0, 0))  # fmt: skip
@@ -52,75 +55,61 @@ def why(
     """Why a stage stands where it stands, back to the root; or what would unblock the workflow."""
     with reading(context) as workflow:
         if machine is not None:
-            _print_machine(workflow, stage, machine, view)
+            from cli.frame.machine_history import lines, why_of
+
+            if stage is not None:
+                raise InvalidOption("a machine has no stages: give STAGE or --machine ID, not both")
+            found = why_of(workflow, machine, view)
+            output = of_machine(workflow, machine).output
+            output.result(found, lambda: "\n".join(lines(found)))
             return
         state = workflow.log.current(view)
         if stage is None:
             form = _of_workflow(workflow, state, view)
         else:
             form = _of_stage(workflow, stage, view)
-
-        def rendered(size: Size) -> str:
-            return workflow.output.rendered(
-                _bare(form.data(size)) if brief is not None else form.data(size),
-                lambda: "\n".join(form.lines(size)),
-                state=state,
-                is_brief=brief is not None,
-            )
-
-        workflow.output.print(_fitted(workflow.output, brief, rendered))
+        workflow.output.print(_fitted(workflow.output, brief, state, form))
 
 
-def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment | None) -> None:
-    from cli.frame.machine_history import lines, why_of
-
-    if stage is not None:
-        raise InvalidOption("a machine has no stages: give STAGE or --machine ID, not both")
-    found = why_of(root, machine, view)
-    of_machine(root, machine).output.result(found, lambda: "\n".join(lines(found)))
-
-
-class SizedAnswer(NamedTuple):
-    """An answer that can be given in several sizes."""
-
-    data: Callable[[Size], Record]
-    lines: Callable[[Size], Iterator[str]]
-
-
-def _fitted(output: Output, brief: int | None, rendered: Callable[[Size], str]) -> str:
+def _fitted(output: Output, brief: int | None, state: Workflow, form: Sized) -> str:
     """Return the fullest form that fits the budget, or a screen where people read it."""
     shown = ""
     for size in _SIZES:
-        shown = rendered(size)
-        if _fits(output, brief, shown):
+        data, lines = form(size)
+        shown = output.rendered(
+            data if brief is None else _bare(data),
+            partial("\n".join, lines),
+            state=state,
+            is_brief=brief is not None,
+        )
+        if brief is not None:
+            from reconciler.briefing.shorten import tokens
+
+            if tokens(shown) <= brief:
+                break
+        elif not output.is_text or shown.count("\n") < _SCREEN:
             break
     return shown
 
 
-def _fits(output: Output, brief: int | None, shown: str) -> bool:
-    if brief is not None:
-        from reconciler.briefing.shorten import tokens
-
-        return tokens(shown) <= brief
-    return not output.is_text or shown.count("\n") < _SCREEN
-
-
-def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> SizedAnswer:
+def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
     (found,) = causes_of(workflow.log, stage, at=view)
     whole = found.to_dict()
-    reasons = _stale(workflow).get(stage, []) if view is None else []
-    lines = [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
-    lines += [f"  to go on: {one}" for one in _next(workflow, stage)] if view is None else []
-    return SizedAnswer(
-        lambda size: {**_cut(whole, size), "stale": reasons},
-        lambda size: iter([*_told(workflow.output, _cut(whole, size), ""), *lines]),
-    )
+    reasons: list[str] = []
+    lines: list[str] = []
+    if view is None:
+        from projections.screens.next_actions import leading_on
 
+        reasons = _stale(workflow).get(stage, [])
+        lines += [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
+        actions = leading_on(workflow.log.current(None), stage, _around(workflow))
+        lines += [f"  to go on: {one}" for one in actions]
 
-def _next(workflow: Reading, stage: str) -> list[NextAction]:
-    from projections.screens.next_actions import leading_on
+    def sized(size: Size) -> tuple[Record, Iterator[str]]:
+        causes = _cut(whole, size)
+        return {**causes, "stale": reasons}, chain(_told(workflow.output, causes, ""), lines)
 
-    return leading_on(workflow.log.current(None), stage, _around(workflow))
+    return sized
 
 
 def _around(workflow: Reading) -> Surroundings:
@@ -135,33 +124,23 @@ def _stale(workflow: Reading) -> dict[str, list[str]]:
     state = workflow.log.current(None)
     if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
         return {}
-    from projections.words.account import stale
     from reconciler.files.freshness import deviations
 
     return stale(state, deviations(workflow.root.path, state))
 
 
 def _cut(causes: Record, size: Size) -> Record:
-    """Return causes with the newest links and the nearest stages, and how many more there are."""
     links, waits = causes["chain"], causes["waits_for"]
-    shown = {
-        **causes,
-        "chain": links[: size.links],
-        "waits_for": [_cut(one, size) for one in _foremost(waits, size.stages)],
-    }
-    left_out = len(links) - len(shown["chain"])
-    if left_out:
+    near = waits
+    if size.stages is not None and len(waits) > size.stages:
+        # First those that will not come by themselves.
+        near = sorted(waits, key=lambda one: one["status"] not in _HELD)[: size.stages]
+    shown = {**causes, "chain": links[: size.links], "waits_for": [_cut(w, size) for w in near]}
+    if left_out := len(links) - len(shown["chain"]):
         shown["older_left_out"] = left_out
-    if len(waits) > len(shown["waits_for"]):
-        shown["stages_left_out"] = len(waits) - len(shown["waits_for"])
+    if len(waits) > len(near):
+        shown["stages_left_out"] = len(waits) - len(near)
     return shown
-
-
-def _foremost(waits: list[Record], count: int | None) -> list[Record]:
-    """Return the stages that will not come by themselves first, where not all are told of."""
-    if count is None or len(waits) <= count:
-        return waits
-    return sorted(waits, key=lambda one: one["status"] not in _HELD)[:count]
 
 
 _HELD = frozenset({Status.FAILED.value, Status.SKIPPED.value})
@@ -190,53 +169,43 @@ def _told(output: Output, causes: Record, indent: str) -> Iterator[str]:
 
 
 def _chain(causes: Record, indent: str) -> Iterator[str]:
-    for link in causes["chain"]:
-        yield f"{indent}{_line(CauseLink(**link))}"
+    for one in causes["chain"]:
+        said, when = _clip(one["sentence"]), utc_seconds(one["occurred_at"])
+        yield f"{indent}v{one['version']:<4} {when}  {said}  ({one['actor']})"
     if causes.get("older_left_out"):
         yield f"{indent}and {causes['older_left_out']} older causes"
-
-
-def _line(link: CauseLink) -> str:
-    when = utc_seconds(link.occurred_at)
-    return f"v{link.version:<4} {when}  {_clip(link.sentence)}  ({link.actor})"
 
 
 def _clip(text: str) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> SizedAnswer:
+def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Sized:
     found = hindrances(state) if view else hindered(state, _around(workflow))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
     causes = causes_of(workflow.log, *held, at=view)
     chains = {one.stage: one.to_dict() for one in causes}
-    status = _status(state, bool(found))
+    status = state.workflow_status or ("blocked" if found and is_stuck(state) else "active")
+    stages = state.stages.values()
+    at_work = (Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING)
 
-    def data(size: Size) -> Record:
+    def sized(size: Size) -> tuple[Record, Iterator[str]]:
         shown = found if size.stages is None else found[: max(size.stages, 1)]
-        return {
+        more = len(found) - len(shown)
+        data = {
             "workflow": state.id,
             "status": status,
             "hindrances": [
                 {**h.to_dict(), "causes": _cut(chains[h.stage], size) if h.stage else None}
                 for h in shown
             ],
-            "under_way": _ids(state, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING),
-            "ready": [one.id for one in state.stages.values() if is_due(state, one)],
-            **({"hindrances_left_out": len(found) - len(shown)} if len(shown) < len(found) else {}),
+            "under_way": [one.id for one in stages if one.status in at_work],
+            "ready": [one.id for one in stages if is_due(state, one)],
+            **({"hindrances_left_out": more} if more else {}),
         }
+        return data, _lines(workflow.output, data)
 
-    return SizedAnswer(data, lambda size: _lines(workflow.output, data(size)))
-
-
-def _status(state: Workflow, hindered: bool) -> str:
-    if state.workflow_status is not None:
-        return state.workflow_status
-    return "blocked" if hindered and is_stuck(state) else "active"
-
-
-def _ids(state: Workflow, *statuses: Status) -> list[str]:
-    return [stage.id for stage in state.stages.values() if stage.status in statuses]
+    return sized
 
 
 def _lines(output: Output, data: Record) -> Iterator[str]:
@@ -250,13 +219,9 @@ def _lines(output: Output, data: Record) -> Iterator[str]:
     if data.get("hindrances_left_out"):
         yield f"  and {data['hindrances_left_out']} more that hold it up"
     for words, key in (("under way", "under_way"), ("ready", "ready")):
-        if data[key]:
-            yield f"  {words}: {_named(data[key])}"
-
-
-def _named(ids: list[str]) -> str:
-    more = f" and {len(ids) - 8} more" if len(ids) > 8 else ""
-    return f"{', '.join(ids[:8])}{more}"
+        if ids := data[key]:
+            more = f" and {len(ids) - 8} more" if len(ids) > 8 else ""
+            yield f"  {words}: {', '.join(ids[:8])}{more}"
 
 
 #: Rows of a table that fits a screen.
@@ -272,31 +237,26 @@ def blame(
 ) -> None:
     """Who changed a field, or each of a stage: its value, the one before, who, when and why."""
     with reading(context) as root:
-        workflow = root if machine is None else of_machine(root, machine)
+        state = None
+        output = root.output
         if machine is None:
-            changes = blamed(workflow.log, field, view)
+            changes = blamed(root.log, field, view)
+            state = root.log.current(view) if brief is None else None
         else:
-            changes = _of_machine(root, machine, field, view)
+            from service.machines.inspection import blame as blamed_of_machine
+
+            output = of_machine(root, machine).output
+            changes = blamed_of_machine(root.machine(machine), field, view)
         found = [entry.to_dict() for entry in changes]
-        output = workflow.output
         if brief is not None:
             from cli.frame.brief import Newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
             Newest(output, _short, _blame_told, view).print(newest, brief)
             return
-        state = workflow.log.current(view) if machine is None else None
-        output.result(
-            found,
-            lambda: _one(output, found[0]) if len(found) == 1 else _page(output, found),
-            state=state,
-        )
-
-
-def _of_machine(root: Reading, machine: str, field: str, view: Moment | None) -> list[Blame]:
-    from service.machines.inspection import blame as of_machines
-
-    return of_machines(root.machine(machine), field, view)
+        one = len(found) == 1
+        text = partial(_one, output, found[0]) if one else partial(_page, output, found)
+        output.result(found, text, state=state)
 
 
 def _page(output: Output, found: list[dict[str, Any]]) -> str:
@@ -315,7 +275,6 @@ def _page(output: Output, found: list[dict[str, Any]]) -> str:
 
 
 def _short(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return who, when, what and why, without the proof."""
     names = ("field", "value", "old", "version", "type", "actor", "agreed_by", "why")
     told = {name: entry[name] for name in names}
     return {**told, "at": utc_seconds(entry["occurred_at"])}

@@ -188,48 +188,40 @@ def exponent(rows: Sequence[dict[str, Any]], size: str) -> FittedLine:
 
 def run_sample(options: argparse.Namespace) -> None:
     """Write the walks of every length, telling how far it is."""
-    series = [_sample_length(length, options) for length in options.lengths]
+    series = []
+    for length in options.lengths:
+        walks: list[str] = []
+        source = sample(
+            length,
+            samples=options.samples,
+            interval=options.interval,
+            discard=options.discard * length,
+            seed=options.seed,
+        )
+        for walk in source:
+            walks.append(walk.decode("ascii"))
+            if len(walks) % max(1, options.samples // _REPORTS) == 0:
+                print(f"N={length}: {len(walks)}/{options.samples} walks", flush=True)
+        series.append({"length": length, "walks": walks})
     asked = {"lengths": options.lengths, "samples": options.samples, "seed": options.seed}
     facts = {"interval": options.interval, "discard_per_step": options.discard}
     _write_json(options.out, {"kind": "walks", **asked, **facts, "series": series})
 
 
-def _sample_length(length: int, options: argparse.Namespace) -> dict[str, Any]:
-    walks: list[str] = []
-    source = sample(
-        length,
-        samples=options.samples,
-        interval=options.interval,
-        discard=options.discard * length,
-        seed=options.seed,
-    )
-    for walk in source:
-        walks.append(walk.decode("ascii"))
-        if len(walks) % max(1, options.samples // _REPORTS) == 0:
-            print(f"N={length}: {len(walks)}/{options.samples} walks", flush=True)
-    return {"length": length, "walks": walks}
-
-
 def run_measure(options: argparse.Namespace) -> None:
     """Write the mean squared sizes of every length, with their standard errors."""
-    rows = [_measure_length(series) for series in _read_json(options.walks)["series"]]
+    rows = []
+    for series in _read_json(options.walks)["series"]:
+        sizes = [squared_sizes(walk.encode("ascii")) for walk in series["walks"]]
+        end, gyration = (estimate(values) for values in zip(*sizes, strict=True))
+        print(
+            f"N={series['length']}: <R_e^2> = {end.mean:.3f} +- {end.error:.3f}, "
+            f"<R_g^2> = {gyration.mean:.4f} +- {gyration.error:.4f}",
+            flush=True,
+        )
+        found = {"end_to_end": end._asdict(), "gyration": gyration._asdict()}
+        rows.append({"length": series["length"], "samples": len(sizes), **found})
     _write_json(options.out, {"kind": "sizes", "rows": rows})
-
-
-def _measure_length(series: dict[str, Any]) -> dict[str, Any]:
-    sizes = [squared_sizes(walk.encode("ascii")) for walk in series["walks"]]
-    end, gyration = (estimate(values) for values in zip(*sizes, strict=True))
-    print(
-        f"N={series['length']}: <R_e^2> = {end.mean:.3f} +- {end.error:.3f}, "
-        f"<R_g^2> = {gyration.mean:.4f} +- {gyration.error:.4f}",
-        flush=True,
-    )
-    return {
-        "length": series["length"],
-        "samples": len(sizes),
-        "end_to_end": end._asdict(),
-        "gyration": gyration._asdict(),
-    }
 
 
 def run_fit(options: argparse.Namespace) -> None:
@@ -239,13 +231,6 @@ def run_fit(options: argparse.Namespace) -> None:
     fit = {"kind": "fit", "nu": end.slope, "nu_error": end.error, "r_squared": end.r_squared}
     lines = {"end_to_end": end._asdict(), "gyration": gyration._asdict()}
     _write_json(options.out, {**fit, "literature_nu": 0.587597, "lines": lines})
-    text = table(rows, end, gyration)
-    _write(options.table, text)
-    print(text, end="", flush=True)
-
-
-def table(rows: Sequence[dict[str, Any]], end: FittedLine, gyration: FittedLine) -> str:
-    """Return the sizes and the fits as text for people."""
     head = f"{'N':>5} {'<R_e^2>':>10} {'+-':>8} {'<R_g^2>':>10} {'+-':>8}"
     body = [
         f"{row['length']:>5} "
@@ -258,67 +243,60 @@ def table(rows: Sequence[dict[str, Any]], end: FittedLine, gyration: FittedLine)
         f"chi^2/dof = {line.chi_squared_per_freedom:.2f}"
         for name, line in (("end to end", end), ("gyration", gyration))
     ]
-    return "\n".join([head, *body, *fits]) + "\n"
+    text = "\n".join([head, *body, *fits]) + "\n"
+    _write(options.table, text)
+    print(text, end="", flush=True)
 
 
 def run_check(options: argparse.Namespace) -> None:
     """Leave with exit code 1 and the reasons unless the file is fit to go on with."""
     content = _read_json(options.file)
-    problems = list(_CHECKS[content["kind"]](content, options))
+    problems, summary = _CHECKS[content["kind"]](content, options)
     if problems:
         sys.exit("\n".join(problems))
-    print(_SUMMARIES[content["kind"]](content))
+    print(summary)
 
 
-def check_walks(content: dict[str, Any], options: argparse.Namespace) -> Iterator[str]:
-    """Yield what is missing of the lengths and numbers asked for, and walks that cross."""
+def _check_walks(content: dict[str, Any], _: argparse.Namespace) -> tuple[list[str], str]:
+    """Return what is missing of the lengths and numbers asked for, and walks that cross."""
+    problems = []
+    lengths, samples = content["lengths"], content["samples"]
     found = [series["length"] for series in content["series"]]
-    if found != content["lengths"]:
-        yield f"expected walks of lengths {content['lengths']}, found {found}"
+    if found != lengths:
+        problems.append(f"expected walks of lengths {lengths}, found {found}")
     for series in content["series"]:
         length, walks = series["length"], [walk.encode("ascii") for walk in series["walks"]]
-        if len(walks) != content["samples"]:
-            yield f"N={length}: expected {content['samples']} walks, found {len(walks)}"
+        if len(walks) != samples:
+            problems.append(f"N={length}: expected {samples} walks, found {len(walks)}")
         bad = sum(len(walk) != length or not is_self_avoiding(walk) for walk in walks)
         if bad:
-            yield f"N={length}: {bad} walks are of another length or cross themselves"
+            problems.append(f"N={length}: {bad} walks are of another length or cross themselves")
+    return problems, f"{samples} walks of each of {len(lengths)} lengths, none crosses itself"
 
 
-def check_sizes(content: dict[str, Any], options: argparse.Namespace) -> Iterator[str]:
-    """Yield the sizes that are not known to the relative error asked for."""
+def _check_sizes(content: dict[str, Any], options: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the sizes that are not known to the relative error asked for."""
+    problems, worst = [], 0.0
     for row in content["rows"]:
-        for size in _SIZES:
+        for size in ("end_to_end", "gyration"):
             mean, error = row[size]["mean"], row[size]["error"]
+            worst = max(worst, error / mean)
             if not 0 < error <= options.error * mean:
-                yield f"N={row['length']}: {size} {mean} +- {error}: above {options.error:.0%}"
+                place = f"N={row['length']}: {size} {mean} +- {error}"
+                problems.append(f"{place}: above {options.error:.0%}")
+    return problems, f"{len(content['rows'])} lengths, largest relative error {worst:.1%}"
 
 
-def check_fit(content: dict[str, Any], options: argparse.Namespace) -> Iterator[str]:
-    """Yield what keeps the exponent from agreeing with the literature."""
-    low, high = options.nu
-    if not low <= content["nu"] <= high:
-        yield f"expected nu in [{low}, {high}], found {content['nu']}"
-    if not content["r_squared"] > options.r_squared:
-        yield f"expected R^2 above {options.r_squared}, found {content['r_squared']}"
+def _check_fit(content: dict[str, Any], options: argparse.Namespace) -> tuple[list[str], str]:
+    """Return what keeps the exponent from agreeing with the literature."""
+    (low, high), nu, r_squared = options.nu, content["nu"], content["r_squared"]
+    problems = [] if low <= nu <= high else [f"expected nu in [{low}, {high}], found {nu}"]
+    if not r_squared > options.r_squared:
+        problems.append(f"expected R^2 above {options.r_squared}, found {r_squared}")
+    return problems, f"nu = {nu:.4f}, R^2 = {r_squared:.6f}"
 
 
-def _summary_of_walks(content: dict[str, Any]) -> str:
-    lengths = content["lengths"]
-    return f"{content['samples']} walks of each of {len(lengths)} lengths, none crosses itself"
-
-
-def _summary_of_sizes(content: dict[str, Any]) -> str:
-    worst = max(row[s]["error"] / row[s]["mean"] for row in content["rows"] for s in _SIZES)
-    return f"{len(content['rows'])} lengths, largest relative error {worst:.1%}"
-
-
-def _summary_of_fit(content: dict[str, Any]) -> str:
-    return f"nu = {content['nu']:.4f}, R^2 = {content['r_squared']:.6f}"
-
-
-_SIZES = ("end_to_end", "gyration")
-_CHECKS = {"walks": check_walks, "sizes": check_sizes, "fit": check_fit}
-_SUMMARIES = {"walks": _summary_of_walks, "sizes": _summary_of_sizes, "fit": _summary_of_fit}
+_CHECKS = {"walks": _check_walks, "sizes": _check_sizes, "fit": _check_fit}
 
 
 def _read_json(path: Path) -> Any:
@@ -340,7 +318,14 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     top = argparse.ArgumentParser(prog="saw.py", description="The size of a self-avoiding walk.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _add_sample(commands.add_parser("sample", help="draw walks with the pivot algorithm"))
+    draw = commands.add_parser("sample", help="draw walks with the pivot algorithm")
+    draw.add_argument("--lengths", type=_lengths, required=True, metavar="N,N,…")
+    draw.add_argument("--samples", type=_positive, required=True, help="walks of each length")
+    draw.add_argument("--interval", type=_positive, required=True, help="pivots between them")
+    draw.add_argument("--discard", type=_positive, default=20, help="first pivots, per step")
+    draw.add_argument("--seed", type=int, required=True)
+    draw.add_argument("--out", type=Path, default=Path("walks.json"))
+    draw.set_defaults(run=run_sample)
     measure = commands.add_parser("measure", help="mean squared sizes with standard errors")
     measure.add_argument("walks", type=Path)
     measure.add_argument("--out", type=Path, default=Path("sizes.json"))
@@ -350,26 +335,13 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--out", type=Path, default=Path("fit.json"))
     fit.add_argument("--table", type=Path, default=Path("fit.txt"))
     fit.set_defaults(run=run_fit)
-    _add_check(commands.add_parser("check", help="whether a file is fit to go on with"))
+    check = commands.add_parser("check", help="whether a file is fit to go on with")
+    check.add_argument("file", type=Path)
+    check.add_argument("--error", type=float, default=0.05, help="largest relative error")
+    check.add_argument("--nu", type=float, nargs=2, default=(0.55, 0.62), metavar=("LOW", "HIGH"))
+    check.add_argument("--r-squared", type=float, default=0.99)
+    check.set_defaults(run=run_check)
     return top
-
-
-def _add_sample(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--lengths", type=_lengths, required=True, metavar="N,N,…")
-    command.add_argument("--samples", type=_positive, required=True, help="walks of each length")
-    command.add_argument("--interval", type=_positive, required=True, help="pivots between them")
-    command.add_argument("--discard", type=_positive, default=20, help="first pivots, per step")
-    command.add_argument("--seed", type=int, required=True)
-    command.add_argument("--out", type=Path, default=Path("walks.json"))
-    command.set_defaults(run=run_sample)
-
-
-def _add_check(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", type=Path)
-    command.add_argument("--error", type=float, default=0.05, help="largest relative error")
-    command.add_argument("--nu", type=float, nargs=2, default=(0.55, 0.62), metavar=("LOW", "HIGH"))
-    command.add_argument("--r-squared", type=float, default=0.99)
-    command.set_defaults(run=run_check)
 
 
 def _positive(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,6 @@ from cli.commands.machine.output import (
     data_of,
     pairs_of,
     tell,
-    update_of,
 )
 from cli.frame.consent import Wording, consenter_of
 from cli.frame.deciding import NOBODY, Decision, DecisionKey, decide
@@ -30,14 +28,12 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide import limit_in_force
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineLimited
 from lifecycle.payload.base import Payload
 from lifecycle.words.cause import problem
+from lifecycle.words.document import layout_of
 from lifecycle.words.values import span
 from projections.words.text import spelled
 from service.machines import approval as decisions
-from service.machines.service import MachineOutcome, MachineService
 from service.writing.stream_writer import WriteOptions
 
 
@@ -50,8 +46,13 @@ def update(
     under: Under = None,
 ) -> None:
     """Write fields of the state by dot paths; never the phase."""
-    command = update_of(values, data)
-    carry_out(context, machine, options, command, under=under)
+    fields = {**data_of(data), **pairs_of(values)}
+    if not fields:
+        raise InvalidInput("nothing to update: expected PATH=VALUE, or --data with an object")
+    changes = [p.change_of(path, value) for path, value in fields.items()]
+    listed = [change.model_dump(mode="json") for change in changes]
+    command = p.MachineUpdated(changes=changes, layout=layout_of(listed))
+    _carry_out(context, machine, options, command, under=under)
 
 
 def transition(
@@ -66,7 +67,7 @@ def transition(
     if auto == (to is not None):
         raise InvalidInput("expected either a PHASE or --auto")
     command = made(p.MachineTransitioned, to=to, reason=reason)
-    carry_out(context, machine, options, command)
+    _carry_out(context, machine, options, command)
 
 
 def append(
@@ -78,7 +79,7 @@ def append(
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
     command = made(p.MachineRecorded, name=name, data=data_of(data))
-    carry_out(context, machine, options, command)
+    _carry_out(context, machine, options, command)
 
 
 def task(
@@ -100,8 +101,8 @@ def task(
         way = f"`wfctl machine task {task_id} {machine} TASK`"
         raise InvalidInput(f"{task_id} stands before the machine's id: {way}", task=task_id)
     command = made(p.MachineTaskChanged, task=task_id, changes=changes, reason=reason)
-    commands = [*ending_claim(task_id, despite_claim), command]
-    carry_out(context, machine, options, *commands, under=under)
+    commands = [*_ending_claim(task_id, despite_claim), command]
+    _carry_out(context, machine, options, *commands, under=under)
 
 
 def checkpoint(
@@ -113,7 +114,7 @@ def checkpoint(
 ) -> None:
     """Leave a hand-off for whoever comes next."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
-    carry_out(context, machine, options, command)
+    _carry_out(context, machine, options, command)
 
 
 def cancel(
@@ -128,20 +129,18 @@ def cancel(
         tell(output, service, service.handle(command, options=options), options, left=left)
 
 
-def carry_out(
+def _carry_out(
     context: typer.Context,
     machine: str,
     options: WriteOptions,
     *commands: Payload,
     under: str | None = None,
 ) -> None:
-    """Carry out commands, all or none, under a claim if one is shown; print what they did."""
     with acting(context, machine, options.dry_run, under) as (service, output):
         tell(output, service, service.handle(*commands, options=options), options)
 
 
-def ending_claim(task_id: str, why: str | None) -> list[Payload]:
-    """Return the command that ends the claim of somebody else, where it is said why."""
+def _ending_claim(task_id: str, why: str | None) -> list[Payload]:
     if why is None:
         return []
     return [made(p.MachineTaskReleased, task=task_id, reason=why, despite=True)]
@@ -178,48 +177,27 @@ def approve(
 ) -> None:
     """Agree, as a person, to what a phase waits for, or take that back."""
     with acting(context, machine, options.dry_run or statement) as (service, output):
+        if not (statement or options.dry_run):
+            outcome = decisions.approve(
+                service,
+                approval,
+                choice,
+                lambda policy: consenter_of(policy, service.actor, key, signature, _WORDING),
+                options,
+                withdraws=withdraw,
+            )
+            if outcome is None:
+                why = f"{approval} was not agreed to; nothing was recorded."
+                raise NeedsConsent(why, machine=service.log.machine, approval=approval)
+            tell(output, service, outcome, options)
+            return
+        question = decisions.question_of(service, approval, choice, withdraws=withdraw)
         if statement:
-            question = decisions.question_of(service, approval, choice, withdraws=withdraw)
             print_statement(question.statement)
             return
-        if options.dry_run:
-            outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
-        else:
-            outcome = _decided(service, approval, choice, withdraw, (key, signature), options)
-        tell(output, service, outcome, options)
-
-
-def _planned(
-    service: MachineService, approval: str, choice: str | None, withdraw: bool
-) -> decisions.Asked:
-    question = decisions.question_of(service, approval, choice, withdraws=withdraw)
-    asked = decisions.asked(approval, question.choice, withdraw)
-    return asked.model_copy(update={"proof": NOBODY})
-
-
-def _decided(
-    service: MachineService,
-    approval: str,
-    choice: str | None,
-    withdraw: bool,
-    signing: tuple[Path | None, Path | None],
-    options: WriteOptions,
-) -> MachineOutcome:
-    outcome = decisions.approve(
-        service,
-        approval,
-        choice,
-        lambda policy: consenter_of(policy, service.actor, *signing, _WORDING),
-        options,
-        withdraws=withdraw,
-    )
-    if outcome is None:
-        raise NeedsConsent(
-            f"{approval} was not agreed to; nothing was recorded.",
-            machine=service.log.machine,
-            approval=approval,
-        )
-    return outcome
+        asked = decisions.asked(approval, question.choice, withdraw)
+        planned = asked.model_copy(update={"proof": NOBODY})
+        tell(output, service, service.handle(planned, options=options), options)
 
 
 def claim(
@@ -233,9 +211,13 @@ def claim(
     despite_claim: DespiteClaim = None,
 ) -> None:
     """Take a task for a time: who shows its claim alone changes it. Exit 4 where it is taken."""
-    command = made(p.MachineTaskClaimed, task=task_id, seconds=_seconds(for_), renew=renew)
-    commands = [*ending_claim(task_id, despite_claim), command]
-    carry_out(context, machine, options, *commands, under=under)
+    found = span(for_)
+    if found is None:
+        raise InvalidInput(f"--for: expected a time such as 90s, 30m or 12h, found {for_!r}")
+    seconds = int(found.total_seconds())
+    command = made(p.MachineTaskClaimed, task=task_id, seconds=seconds, renew=renew)
+    commands = [*_ending_claim(task_id, despite_claim), command]
+    _carry_out(context, machine, options, *commands, under=under)
 
 
 def release(
@@ -250,16 +232,9 @@ def release(
     """Give a claimed task back before its time."""
     if reason is not None and despite_claim is not None:
         raise InvalidInput("--despite-claim says the reason already; leave --reason out")
-    commands = ending_claim(task_id, despite_claim)
+    commands = _ending_claim(task_id, despite_claim)
     commands = commands or [made(p.MachineTaskReleased, task=task_id, reason=reason)]
-    carry_out(context, machine, options, *commands, under=under)
-
-
-def _seconds(text: str) -> int:
-    found = span(text)
-    if found is None:
-        raise InvalidInput(f"--for: expected a time such as 90s, 30m or 12h, found {text!r}")
-    return int(found.total_seconds())
+    _carry_out(context, machine, options, *commands, under=under)
 
 
 def limit(
@@ -275,17 +250,14 @@ def limit(
     with acting(context, machine, options.dry_run) as (service, output):
         state = service.state()
         before = limit_in_force(state, loop)
-        command = made(MachineLimited, loop=loop, before=before, to=times, reason=reason)
-        text = "\n".join(map(spelled, _lines(state, loop, before, times, reason)))
+        command = made(p.MachineLimited, loop=loop, before=before, to=times, reason=reason)
+        told = (
+            f"{state.id} ({state.definition.title}), in {state.phase}",
+            f"the loop {loop} may go {times} times instead of {before}",
+            f"{state.counts.get(loop, 0)} are used; because: {reason}",
+        )
+        text = "\n".join(map(spelled, told))
         asked = [] if before == times else [Decision(command, f"{machine} {loop}", text)]
         line = f"wfctl machine limit {machine} {loop} {times} --reason TEXT"
         outcome = decide(service, asked, line, key, options)
         tell(output, service, outcome, options)
-
-
-def _lines(state: Machine, loop: str, before: int, times: int, reason: str) -> list[str]:
-    return [
-        f"{state.id} ({state.definition.title}), in {state.phase}",
-        f"the loop {loop} may go {times} times instead of {before}",
-        f"{state.counts.get(loop, 0)} are used; because: {reason}",
-    ]

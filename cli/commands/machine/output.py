@@ -11,22 +11,18 @@ import typer
 
 from cli.commands.append import object_of, text_of
 from cli.frame.options import Text, Texts, argument, option
-from cli.frame.workspace import acting_in, create, opened, settings_of
+from cli.frame.workspace import acting_in, settings_of
 from cli.settings import Format
 from cli.terminal.output import Output
-from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineTaskClaimed, MachineUpdated, change_of
-from lifecycle.words.document import layout_of
+from lifecycle.machines.payload import MachineTaskClaimed
 from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import machine_actions
-from projections.words.next_action import NextAction
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 
 #: The most bytes that the answer to a write takes; what more there is, other commands show.
@@ -55,15 +51,12 @@ def answer(
     about = {**head, **{key: value for key, value in meta.items() if value is not None}}
     actions = machine_actions(state, files or {}, changed) if state is not None else []
     plain = Output(output.settings)
-
-    def rendered() -> str:
-        return plain.rendered(data, text, actions=actions, position=position, about=about)
-
-    shown = rendered()
     is_bounded = most is not None and plain.settings.format is Format.JSON
-    while is_bounded and len(actions) > 1 and len(shown.encode()) > (most or 0):
+    while True:
+        shown = plain.rendered(data, text, actions=actions, position=position, about=about)
+        if not is_bounded or len(actions) <= 1 or len(shown.encode()) <= (most or 0):
+            break
         actions.pop()
-        shown = rendered()
     if shown:
         plain.print(shown)
 
@@ -77,7 +70,8 @@ def tell(
     **more: Any,
 ) -> None:
     """Print what a write did, or would do; ``notes`` are lines for people."""
-    state = outcome.state
+    state, claim = outcome.state, _claim(outcome)
+    written = list(rendered(state)) if options.dry_run and outcome.planned else []
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
@@ -85,17 +79,26 @@ def tell(
         "phase": state.phase,
         "status": state.status,
         "events": _events(outcome, options),
-        **_said(outcome),
-        **_lease(outcome),
-        **({"files": _written(outcome)} if options.dry_run else {}),
+        **_limit_reached(outcome),
+        **({"claim": claim} if claim else {}),
+        **({"files": written} if options.dry_run else {}),
         **more,
     }
     files = service.evidence(state)
     position = outcome.events[-1].position if outcome.events else None
 
     def text() -> str:
-        lines = _lines(outcome, options, machine_actions(state, files))
-        return "\n".join([*notes, *lines, *_left(more)])
+        lines = [f"v{e.version} {message(e.type, e.data)}" for e in outcome.events]
+        if options.dry_run:
+            data = ((p.type, p.model_dump(mode="json")) for p in outcome.planned)
+            lines = [f"would append {type_}: {message(type_, values)}" for type_, values in data]
+            lines += [f"would write {path}" for path in written]
+        if outcome.repeated:
+            lines.append("(this command was carried out before; nothing was appended)")
+        lines = lines or ["nothing to append"]
+        lines += [f"the claim is {claim['handle']}: change the task --under it"] if claim else []
+        lines += [f"next: {action}" for action in machine_actions(state, files)]
+        return "\n".join([*notes, *lines, *_left(more.get("left") or {})])
 
     answer(output, data, text, state, files, most=ANSWER, position=position)
 
@@ -103,18 +106,13 @@ def tell(
 def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:
     """Return which events there are; their data is what was sent, and `wfctl events` has it."""
     if options.dry_run:
-        return [{"type": p.type, "data": _without_definition(p)} for p in outcome.planned]
+        aside = {"definition", "definition_layout", "layout"}
+        found = outcome.planned
+        return [{"type": p.type, "data": p.model_dump(mode="json", exclude=aside)} for p in found]
     return [{"version": e.version, "type": e.type, "event_id": e.event_id} for e in outcome.events]
 
 
-def _without_definition(payload: Any) -> dict[str, Any]:
-    left_out = {"definition", "definition_layout", "layout"}
-    found: dict[str, Any] = payload.model_dump(mode="json", exclude=left_out)
-    return found
-
-
-def _said(outcome: MachineOutcome) -> dict[str, Any]:
-    """Return what a limit did: where it led instead of where it was asked for."""
+def _limit_reached(outcome: MachineOutcome) -> dict[str, Any]:
     data_of = (p.model_dump(mode="json") for p in outcome.planned)
     for data in [*(e.data for e in outcome.events), *data_of]:
         if data.get("asked") is not None:
@@ -123,52 +121,17 @@ def _said(outcome: MachineOutcome) -> dict[str, Any]:
     return {}
 
 
-def _lease(outcome: MachineOutcome) -> dict[str, Any]:
-    """Return what a claim gave: the task, to whom, until when."""
+def _claim(outcome: MachineOutcome) -> dict[str, Any]:
     claims = [p for p in outcome.planned if isinstance(p, MachineTaskClaimed)]
     keys = {"task", "handle", "by", "until", "renew", "before"}
-    return {"claim": claims[-1].model_dump(mode="json", include=keys)} if claims else {}
+    return claims[-1].model_dump(mode="json", include=keys) if claims else {}
 
 
-def _lines(
-    outcome: MachineOutcome, options: WriteOptions, actions: Sequence[NextAction]
-) -> list[str]:
-    if options.dry_run:
-        lines = [f"would append {p.type}: {_text(p)}" for p in outcome.planned]
-        lines += [f"would write {path}" for path in _written(outcome)]
-    else:
-        lines = [f"v{e.version} {message(e.type, e.data)}" for e in outcome.events]
-    if outcome.repeated:
-        lines.append("(this command was carried out before; nothing was appended)")
-    lines = lines or ["nothing to append"]
-    held = _lease(outcome).get("claim")
-    lines += [f"the claim is {held['handle']}: change the task --under it"] if held else []
-    return lines + next_lines(actions)
-
-
-def _left(more: Mapping[str, Any]) -> list[str]:
-    found: Mapping[str, Any] = more.get("left") or {}
-    lines = [
-        f"left: {one_of} {one}"
-        for kind, one_of in (("branches", "branch"), ("worktrees", "worktree"))
-        for one in found.get(kind, [])
-    ]
-    return lines + (
-        [f"left: pull request {found['pull_request']}"] if found.get("pull_request") else []
-    )
-
-
-def _written(outcome: MachineOutcome) -> list[str]:
-    return list(rendered(outcome.state)) if outcome.planned else []
-
-
-def _text(payload: Any) -> str:
-    return message(payload.type, payload.model_dump(mode="json"))
-
-
-def next_lines(actions: Sequence[NextAction]) -> list[str]:
-    """Return what may be done next, a line each."""
-    return [f"next: {action}" for action in actions]
+def _left(found: Mapping[str, Any]) -> list[str]:
+    kinds = (("branches", "branch"), ("worktrees", "worktree"))
+    lines = [f"left: {one_of} {one}" for kind, one_of in kinds for one in found.get(kind, [])]
+    pull = found.get("pull_request")
+    return [*lines, *([f"left: pull request {pull}"] if pull else [])]
 
 
 MachineId = Annotated[str, argument("ID", "Id of the machine.")]
@@ -198,29 +161,15 @@ def pairs_of(values: list[str] | None) -> dict[str, Any]:
         if "[" in path and "]" not in path:
             # The equals sign stands inside of brackets: no path holds one.
             path = f"{path}={value.partition(']')[0]}]"
-        found[path] = _value(value)
+        try:
+            found[path] = json.loads(value, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            found[path] = value
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(name)
-
-
-def update_of(values: list[str] | None, data: str | None) -> MachineUpdated:
-    """Return the command that writes what the words and ``--data`` say."""
-    fields = {**data_of(data), **pairs_of(values)}
-    if not fields:
-        raise InvalidInput("nothing to update: expected PATH=VALUE, or --data with an object")
-    changes = [change_of(path, value) for path, value in fields.items()]
-    listed = [change.model_dump(mode="json") for change in changes]
-    return MachineUpdated(changes=changes, layout=layout_of(listed))
 
 
 @contextmanager
@@ -239,8 +188,3 @@ def acting(
             service.log.approvals.require_not_swapped()
             service.settle_place(settings.root_is)
         yield service, Output(settings)
-
-
-def connect(root: Root, is_there: bool, dry_run: bool) -> EventStore:
-    """Open a root's log to begin a machine in; it is made where it is not there."""
-    return opened(root, read_only=dry_run, strict=True) if is_there else create(root)

@@ -1,42 +1,50 @@
-"""``wfctl machine get``: the state, or a part of it."""
+"""The commands that look at machines, and bring back who lost the thread."""
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.machine.output import MachineId, acting, answer, next_lines, tell
+from cli.commands.machine.output import ANSWER, MachineId, acting, answer, tell
 from cli.frame.deciding import DecisionKey, decide, dismissal_of
 from cli.frame.machine_history import whole
-from cli.frame.options import FINDINGS, AsOf, Text, Texts, Writes, argument, option
+from cli.frame.options import FINDINGS, AsOf, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import Reading, reading, settings_of
-from cli.terminal.output import Output
-from eventstore.store import EventStore
+from cli.terminal.output import Output, say
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look, parse
 from lifecycle.state.hindrance import hindrances
 from lifecycle.state.workflow import Workflow
+from projections.machines.briefing import BOUND, LEAST, briefing, changed_in
 from projections.machines.description import described, listed, mermaid, outlined, page
-from projections.machines.documents import documents
 from projections.machines.history import message
 from projections.machines.next_actions import blockers, machine_actions
-from projections.words.text import age, utc_seconds
+from projections.words.text import age, marked, utc_seconds
 from service.errors import NoRoot
 from service.machines import log
+from service.machines import rehydrate as resuming
 from service.machines.adoption import adoption, undecided, waiting
 from service.machines.completing import SHIPPED, from_file, shipped
 from service.machines.evidence import evidence
-from service.machines.inspection import FileDifference, differences, warnings
+from service.machines.inspection import differences, warnings
 from service.machines.log import MachineLog
 from service.machines.news import FilesLook, told
 from service.reading.moment import Moment
 from service.root.disk import system_clock, utc_text
 from service.root.root import Root
+from service.writing.amendments import check_person
+
+if TYPE_CHECKING:
+    from projections.screens.watch_view import View
+
+Document = dict[str, Any]
 
 
 def get(
@@ -54,53 +62,39 @@ def get(
         past = view is not None
         told = [] if past else warnings(machines.root, machines.machine(machine), state)
         files = evidence(machines.root.path, state)
-        data = _selected(whole(state), query, fields)
+        data: Any = whole(state)
+        if query is not None:
+            data = look(data, parse(query))
+        elif fields is not None:
+            names = [name.strip() for name in fields.split(",") if name.strip()]
+            data = {name: look(data, parse(name)) for name in names}
 
         def text() -> str:
             if query is not None or fields is not None:
                 return data if isinstance(data, str) else json.dumps(data, indent=2)
-            lines = [*summary(state), *(f"warning: {one}" for one in told)]
-            return "\n".join(lines + next_lines(machine_actions(state, files)))
+            lines = [*_summary(state), *(f"warning: {one}" for one in told)]
+            lines += [f"next: {action}" for action in machine_actions(state, files)]
+            return "\n".join(lines)
 
-        held = claims(state) if state.leases else None
-        answer(machines.output, data, text, state, files, warnings=told, claims=held)
-
-
-def _selected(document: dict[str, Any], query: str | None, fields: str | None) -> Any:
-    if query is not None:
-        return look(document, parse(query))
-    if fields is not None:
-        names = [name.strip() for name in fields.split(",") if name.strip()]
-        return {name: look(document, parse(name)) for name in names}
-    return document
+        held = {
+            task: {"by": lease.by, "until": utc_seconds(lease.until)}
+            for task, lease in state.leases.items()
+        }
+        answer(machines.output, data, text, state, files, warnings=told, claims=held or None)
 
 
-def summary(state: Machine) -> list[str]:
-    """Return where a machine stands, for people."""
+def _summary(state: Machine) -> list[str]:
     status = f", {state.status}" if state.status is not None else ""
     lines = [f"{state.id}  {state.definition.id}, in {state.phase}{status}, version {state.head}"]
     if not state.is_final:
         lines.append(f"  {state.definition.phases[state.phase].asks}")
-    lines += [
-        f"  {loop}: {count} of {state.limit_of(loop)}" for loop, count in state.counts.items()
-    ]
-    return lines + [
-        f"  task {task.get('id')}: {task.get('status')}{_claimed(state, task)}"
-        for task in state.tasks
-    ]
-
-
-def _claimed(state: Machine, task: dict[str, Any]) -> str:
-    held = state.leases.get(str(task.get("id")))
-    return f", claimed by {held.by} until {utc_seconds(held.until)}" if held is not None else ""
-
-
-def claims(state: Machine) -> dict[str, Any]:
-    """Return the claims of a machine's tasks: task → by whom, until when."""
-    return {
-        task: {"by": held.by, "until": utc_seconds(held.until)}
-        for task, held in state.leases.items()
-    }
+    counts = state.counts.items()
+    lines += [f"  {loop}: {count} of {state.limit_of(loop)}" for loop, count in counts]
+    for task in state.tasks:
+        lease = state.leases.get(str(task.get("id")))
+        held = f", claimed by {lease.by} until {utc_seconds(lease.until)}" if lease else ""
+        lines.append(f"  task {task.get('id')}: {task.get('status')}{held}")
+    return lines
 
 
 def check(
@@ -108,12 +102,10 @@ def check(
 ) -> None:
     """Say all that is wrong with a definition, dead ends too (exit 1); draw one that is sound."""
     definition = from_file(file)
-    data = {**listed(definition), "transitions": len(definition.transitions)}
-    drawing = mermaid(definition)
-    sound = f"{definition.id}: sound, {data['phases']} phases, {data['transitions']} transitions"
-    answer(
-        Output(settings_of(context)), {**data, "mermaid": drawing}, lambda: f"{sound}\n{drawing}"
-    )
+    ways, drawing = len(definition.transitions), mermaid(definition)
+    data = {**listed(definition), "transitions": ways, "mermaid": drawing}
+    sound = f"{definition.id}: sound, {data['phases']} phases, {ways} transitions"
+    answer(Output(settings_of(context)), data, lambda: f"{sound}\n{drawing}")
 
 
 def describe(
@@ -133,62 +125,28 @@ def describe(
         return
     show = Definition.source if source else described if full else outlined
     data = [show(one) for one in found]
-    tell = _json if source else mermaid if diagram else page
     one = name is not None or definition is not None
-    answer(output, data[0] if one else data, lambda: "\n".join(map(tell, found)))
 
+    def text() -> str:
+        if source:
+            return "\n".join(json.dumps(each, indent=2, ensure_ascii=False) for each in data)
+        return "\n".join(map(mermaid if diagram else page, found))
 
-def _json(definition: Definition) -> str:
-    return json.dumps(definition.source(), indent=2, ensure_ascii=False)
+    answer(output, data[0] if one else data, text)
 
 
 def _found(context: typer.Context, name: str | None, file: str | None) -> list[Definition]:
     if file is not None:
         return [from_file(file)]
-    if name is None:
-        return [shipped(one) for one in SHIPPED]
-    if name in SHIPPED:
-        return [shipped(name)]
+    if name is None or name in SHIPPED:
+        return [shipped(one) for one in (SHIPPED if name is None else [name])]
     with reading(context, name) as machines:
-        return [_of_machine(machines, name)]
-
-
-def _of_machine(machines: Reading, name: str) -> Definition:
-    """Return the definition of a machine, else the user's own of that name; `StateNotFound`."""
-    known = list(log.ids(machines.root, machines.store))
-    for id_ in known if name not in known else ():
-        definition = machines.machine(id_).current().definition
-        if definition.id == name:
-            return definition
-    return machines.machine(name).current().definition
-
-
-def differences_of(root: Root, store: EventStore, only: str | None) -> list[FileDifference]:
-    """Return the files of a machine, or of all, that are not what the log says."""
-    found: list[FileDifference] = []
-    for id_ in log.ids(root, store) if only is None else [only]:
-        known = MachineLog(store, id_, root.path)
-        found += differences(root, known, known.current())
-    return found
-
-
-def rebuilt(context: typer.Context, only: str | None) -> list[str]:
-    """Write the files of a machine, or of all, anew; return those that changed."""
-    with reading(context) as machines:
-        known = [only] if only is not None else log.ids(machines.root, machines.store)
-    written: list[str] = []
-    for id_ in known:
-        with acting(context, id_, dry_run=False) as (service, _):
-            written += service.files.rebuild()
-    return written
-
-
-def show(context: typer.Context, machine: str, view: Moment | None) -> None:
-    """Print a machine's documents, folded from its first event."""
-    with reading(context, machine) as machines:
-        state = machines.machine(machine).current(view)
-        data = documents(state)
-        answer(machines.output, data, lambda: json.dumps(data, indent=2), state)
+        known = list(log.ids(machines.root, machines.store))
+        for id_ in known if name not in known else ():
+            definition = machines.machine(id_).current().definition
+            if definition.id == name:  # the user's own
+                return [definition]
+        return [machines.machine(name).current().definition]
 
 
 def drift(
@@ -210,7 +168,7 @@ def drift(
     if key is not None and not revert:
         raise InvalidInput("--key signs that an edit is dismissed: expected it with --revert")
     if not (adopt or revert):
-        _show(context, machine, file)
+        _show_edits(context, machine, file)
         return
     with acting(context, machine, options.dry_run) as (service, output):
         if not options.dry_run:
@@ -226,44 +184,37 @@ def drift(
         tell(output, service, outcome, options)
 
 
-def _show(context: typer.Context, machine: str, file: str | None) -> None:
+def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
     with reading(context, machine) as machines:
         known = machines.machine(machine)
         state = known.current()
         events = {e.version: e.data for e in known.store.read(known.stream)}
-        kept = [_kept(state, one.version, events[one.version]) for one in state.drifts]
-        look = FilesLook(machines.root, known)
-        found = [one for one in (*kept, *_now(look, state)) if file in (None, one["file"])]
-        text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
+        found: list[Document] = []
+        for version in (one.version for one in state.drifts):
+            data = events[version]
+            left = undecided(state, data["file"], data["differences"])
+            found.append({**data, "detected": version, "differences": left})
+        found += _unrecorded(FilesLook(machines.root, known), state)
+        found = [one for one in found if file in (None, one["file"])]
+        text = "\n".join(map(_edit_line, found)) or "no hand edit waits for a decision"
         answer(machines.output, {"changes": found}, lambda: text, state)
     if found:
         raise typer.Exit(FINDINGS)
 
 
-def _kept(state: Machine, version: int, data: dict[str, Any]) -> dict[str, Any]:
-    left = undecided(state, data["file"], data["differences"])
-    return {**data, "detected": version, "differences": left}
-
-
-def _now(look: FilesLook, state: Machine) -> list[dict[str, Any]]:
-    """Return what nobody recorded yet: what the next write takes over, and what it keeps."""
+def _unrecorded(look: FilesLook, state: Machine) -> list[Document]:
     changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
     ahead = look.foreseen() if changed else None
     becomes = [message(p.type, p.model_dump(mode="json")) for p in ahead.taken] if ahead else []
     left = {one.path: told(one.known) for one in ahead.left if one.known} if ahead else {}
     return [
-        {
-            "file": one.file,
-            "kind": one.kind,
-            "detected": None,
-            "differences": left.get(one.file, []),
-            "becomes": becomes,
-        }
+        {"file": one.file, "kind": one.kind, "detected": None}
+        | {"differences": left.get(one.file, []), "becomes": becomes}
         for one in changed
     ]
 
 
-def _line(change: dict[str, Any]) -> str:
+def _edit_line(change: Document) -> str:
     where = f"version {change['detected']}" if change["detected"] else "not yet recorded"
     lines = [f"{change['file']}: {change['kind']} ({where})"]
     for one in change["differences"]:
@@ -293,43 +244,165 @@ def list_(
     answer(output, rows, lambda: "\n".join(map(_listing_line, rows)) or "no machine here")
 
 
-def _listed(root: Reading, when: Moment | None) -> Iterator[dict[str, Any]]:
+def _listed(root: Reading, when: Moment | None) -> Iterator[Document]:
+    now = utc_text(system_clock())
     flow = root.log.state(when) if root.config.workflow is not None else None
+    each: list[tuple[Machine | Workflow, str, str, str | None, list[str]]] = []
     if flow is not None:
         held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(flow)]
-        yield _row(flow, "staged workflow", flow.workflow_status or "active", None, held)
-    now = utc_text(system_clock()) if when is None else None
+        each.append((flow, "staged workflow", flow.workflow_status or "active", None, held))
     for id_ in log.ids(root.root, root.store):
         state = root.machine(id_).state(when)
         if state is not None:
-            held = [b["says"] for b in blockers(state, evidence(root.root.path, state), now)]
-            yield _row(state, state.definition.id, state.phase, state.status, held)
+            files = evidence(root.root.path, state)
+            says = [one["says"] for one in blockers(state, files, now if when is None else None)]
+            each.append((state, state.definition.id, state.phase, state.status, says))
+    for one, type_, phase, status, held in each:
+        yield {
+            "id": one.id,
+            "type": type_,
+            "phase": phase,
+            "status": status,
+            "version": one.head,
+            "updated": utc_seconds(one.updated),
+            "age_seconds": age(one.updated, now),
+            "blockers": held,
+        }
 
 
-def _row(
-    state: Machine | Workflow, type_: str, phase: str, status: str | None, held: list[str]
-) -> dict[str, Any]:
-    return {
-        "id": state.id,
-        "type": type_,
-        "phase": phase,
-        "status": status,
-        "version": state.head,
-        "updated": utc_seconds(state.updated),
-        "age_seconds": age(state.updated, utc_text(system_clock())),
-        "blockers": held,
-    }
-
-
-def _listing_line(row: dict[str, Any]) -> str:
+def _listing_line(row: Document) -> str:
     held = f"  blocked: {'; '.join(row['blockers'])}" if row["blockers"] else ""
-    status = f" ({row['status']})" if row["status"] else ""
-    phase = f"{row['phase']}{status}"
-    return f"{row['id']:<24} {row['type']:<16} {phase:<28} {_age(row['age_seconds'])}{held}"
+    phase = f"{row['phase']} ({row['status']})" if row["status"] else row["phase"]
+    seconds = row["age_seconds"]
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((one for one in units if seconds >= one[0]), units[-1])
+    return f"{row['id']:<24} {row['type']:<16} {phase:<28} {seconds // size} {unit} ago{held}"
 
 
-def _age(seconds: int) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} ago"
-    return f"{seconds} s ago"
+def rehydrate(
+    context: typer.Context,
+    options: KeyedWrites,
+    machine: MachineId,
+    resume_from: Text = option("TASK", "The task to go on from (conductor)."),
+    start_fresh: bool = option("Do not resume: archive it, begin anew."),
+    go_on: bool = option("A person says: resume in spite of what was found."),
+    bound: int = option("--bytes", "The most bytes of the document.", min=LEAST, default=BOUND),
+) -> None:
+    """What there is to know after a lost session: drift, blockers, and what is next.
+
+    It reads; phased development (dotagent) is also repaired, unless --dry-run.
+    """
+    with reading(context, machine) as root:
+        log = root.machine(machine)
+        state = log.current()
+        protocol = state.definition.protocol
+        if resume_from is not None and (protocol != "conductor" or start_fresh):
+            raise InvalidInput(
+                "--resume-from names a task of a track (conductor) to go on from: expected it "
+                f"without --start-fresh, and found a machine of the type {state.definition.id!r}"
+            )
+        if protocol != "dotagent" and not start_fresh:
+            resume = None
+            if protocol == "conductor":
+                now = utc_text(system_clock())
+                state = FilesLook(root.root, log).foreseen().state
+                resume = resuming.track_resumption(root.root, state, resume_from, now)
+            _print_brief(root.output, root.root, log, state, bound, resume)
+            return
+    with acting(context, machine, options.dry_run) as (service, output):
+        if start_fresh or go_on:
+            asked = "--start-fresh" if start_fresh else "--go-on"
+            check_person(service.actor, f"{asked} of {machine}")
+        if start_fresh:
+            outcome, where = resuming.start_fresh(service, options, say)
+            tell(output, service, outcome, options, archived=where)
+            return
+        found, done = resuming.resume_phases(service, options, go_on=go_on)
+        resume = {
+            "resumed": found.resumed,
+            "messages": found.messages,
+            "findings": found.findings,
+            "todo": found.todo,
+            "would_record" if options.dry_run else "recorded": [
+                message(p.type, p.model_dump(mode="json")) for p in found.commands
+            ],
+        }
+        state = done[-1].state if done else service.state()
+        _print_brief(output, service.root, service.log, state, bound, resume)
+
+
+def _print_brief(
+    output: Output, root: Root, log: MachineLog, state: Machine, bound: int, resume: Document | None
+) -> None:
+    files = evidence(root.path, state)
+    drift = resuming.drift_of(root, log, state)
+    whole = briefing(state, files, drift, bound, resume, utc_text(system_clock()))
+    size = BOUND + ANSWER if bound == BOUND else None
+    changed = changed_in(whole["drift"] or [])
+    answer(output, whole, lambda: "\n".join(_brief_lines(whole)), state, files, size, changed)
+
+
+def _brief_lines(whole: Document) -> Iterator[str]:
+    flow, resume = whole["workflow"], whole.get("resume") or {}
+    status = f", {flow['status']}" if flow["status"] else ""
+    yield from resume.get("messages") or []
+    yield f"{flow['id']}  {flow['type']}, in {flow['phase']}{status}"
+    yield f"  {(whole['phase'] or {}).get('asks', '')}"
+    yield from (f"finding: {one['message']}" for one in resume.get("findings") or [])
+    for key in ("recorded", "would_record"):
+        yield from (f"{key.replace('_', ' ')}: {one}" for one in resume.get(key) or [])
+    yield from (f"blocked: {one['says']}" for one in whole["blockers"] or [])
+    yield from (f"drift: {json.dumps(one, ensure_ascii=False)}" for one in whole["drift"] or [])
+    if handoff := whole["handoff"]:
+        yield f"hand-off ({handoff['at']}): {handoff['summary']}"
+        yield from (f"  then: {step}" for step in handoff["nextSteps"])
+    yield from _track_lines(resume)
+    yield from (f"next: {one}" for one in resume.get("todo") or [])
+    if action := whole["nextAction"]:
+        yield f"next: {action['command']}  ({action['reason']})"
+    yield from (f"cut: {one} (--bytes takes more)" for one in whole["cut"])
+
+
+def _track_lines(resume: Document) -> Iterator[str]:
+    if resume.get("last_task"):
+        yield f"last task: {resume['last_task']}"
+    if resume.get("why"):
+        yield f"next task: {resume.get('next_task') or 'none'} ({resume['why']})"
+    if resume.get("stale"):
+        yield f"late: {resume['stale']}"
+    yield from (f"plan: {one['task']}: {one['why']}" for one in resume.get("differences") or [])
+
+
+class MachineFollower:
+    """What `watch --machine` shows: where a machine stands, what is next, and its log's end."""
+
+    def __init__(self, log: MachineLog, root: Path, back: int) -> None:
+        self._log = log
+        self._root = root
+        self._lines: deque[str] = deque(maxlen=back)
+        self._seen = 0
+        self._state = log.current()
+
+    def view(self, size: tuple[int, int], scrolled: int | None = None) -> View:
+        """Return what is to be seen now in a window of so many columns and lines."""
+        from rich.text import Text as Line
+
+        from projections.screens.watch_view import View
+
+        head = self._log.store.head(self._log.stream)
+        if head is not None and head.version != self._seen:
+            for event, state in self._log.steps(after=self._seen):
+                self._state = state
+                text = message(event.type, event.data)
+                self._lines.append(f"{event.recorded_at[11:19]}Z {text}")
+            self._seen = head.version
+        state = self._state
+        actions = machine_actions(state, evidence(self._root, state))
+        above = [*_summary(state), "", *(f"next: {one}" for one in actions), ""]
+        width, height = size
+        room = max(height - len(above) - 1, 1)
+        every = [*above, *list(self._lines)[-room:]]
+        bottom = max(len(every) - height, 0)
+        first = min(scrolled or 0, bottom)
+        shown = every[first : first + height]
+        return View(tuple(Line(marked(one)[:width]) for one in shown), bottom)
