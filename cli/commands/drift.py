@@ -22,7 +22,7 @@ from service.writing.workflow_service import Service
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from service.files.drift_commands import Launched
+    from service.files.foreign_changes import Launched
 
 OnlyFile = Annotated[Text, argument("[FILE]", "Only this file.")]
 Detected = Annotated[

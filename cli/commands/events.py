@@ -21,7 +21,6 @@ from service.errors import InvalidOption
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
     from service.files.inspection import Difference
-    from service.machines.inspection import FileDifference
     from service.reading.moment import Moment
     from service.reading.stream_log import StreamLog
 
@@ -341,7 +340,7 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
     return [*found, *({"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in theirs)]
 
 
-def _diff_of(difference: Difference | FileDifference) -> str:
+def _diff_of(difference: Difference) -> str:
     lines = difflib.unified_diff(
         difference.expected.decode(errors="replace").splitlines(),
         (difference.found or b"").decode(errors="replace").splitlines(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore.private import NotRegular, TooLarge
@@ -10,15 +10,16 @@ from lifecycle.state.workflow import Drift, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, joined
 from projections.words.account import EDITED
-from service.files.drift import ForeignBytes, align, look, trail, was_written, whole
+from service.files.drift import ForeignBytes, align, is_ours, look, trail, was_written, whole
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import newest
 from service.root.root import Root
 from service.root.safe_open import OutsideRoot, content_within
-from service.root.sync import Sync, Synced, caught_up, digest
+from service.root.sync import Sync, Synced, caught_up
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
+_MISSING = "is missing; the next write command writes it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,59 +66,47 @@ class FilesInspection:
             return Difference(STATE, "missing", expected, None)
         if found == expected or was_written(self.log, max(since - 1, 0), found):
             return None
-        kind = "changed" if self._is_foreign(left, found) else "behind"
+        kind = "behind" if is_ours(self.log, left, found) else "changed"
         return Difference(STATE, kind, expected, found)
 
     def looked(self) -> dict[str, str]:
         """Say of a file that it is missing, changed by somebody else, or behind the log."""
         sync, version = self._caught_up()
-        looks = {
-            STATE: lambda: self._of_state(sync.files.get(STATE)),
-            LOG: lambda: self._of_log(sync),
-        }
-        texts = {name: _told(look) for name, look in looks.items()}
-        for name, text in texts.items():
+        texts: dict[str, str] = {}
+        for name, look_at in ((STATE, self._of_state), (LOG, self._of_log)):
+            try:
+                text = look_at(sync)
+            except (OutsideRoot, NotRegular, TooLarge) as error:
+                why = error.message if isinstance(error, OutsideRoot) else error.strerror
+                text = f"cannot be looked at: {why}"
             if text is None and sync.version(name) < version:
-                texts[name] = "is behind the log; the next write command brings it up to date"
-        return {name: text for name, text in texts.items() if text is not None}
+                text = "is behind the log; the next write command brings it up to date"
+            if text is not None:
+                texts[name] = text
+        return texts
 
-    def _of_state(self, left: Synced | None) -> str | None:
-        found = self.foreign_state(left)
+    def _of_state(self, sync: Sync) -> str | None:
+        found = self.foreign_state(sync.files.get(STATE))
         if found is None:
             return None
-        if found == b"" and not self.root.below(STATE).exists():
-            return "is missing; the next write command writes it anew"
-        return EDITED
+        return EDITED if found or self.root.below(STATE).exists() else _MISSING
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
         """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""
-        return found if self._is_foreign(left, found) else None
-
-    def _is_foreign(self, left: Synced | None, found: bytes) -> bool:
-        if left is not None and left.sha256 == digest(found):
-            return False
-        return not was_written(self.log, left.version if left else 0, found)
+        return None if is_ours(self.log, left, found) else found
 
     def _of_log(self, sync: Sync) -> str | None:
-        left = sync.files.get(LOG)
-        view = look(self.root.path, LOG, left, thorough=True)
+        view = look(self.root.path, LOG, sync.files.get(LOG), thorough=True)
         if view.mark is None:
-            return "is missing; the next write command writes it anew"
+            return _MISSING
         if not view.intact:
             return EDITED
-        if not view.tail:
-            return None
-        count = len(self.appended(sync))
-        if not count:
-            return None
-        return f"has {count} lines of somebody else's; the next write command records them"
-
-    def log_is_intact(self, sync: Sync) -> bool:
-        """Whether ``progress.log`` begins with every byte that was left in it."""
-        return look(self.root.path, LOG, sync.files.get(LOG), thorough=True).intact
+        count = len(self.appended(sync)) if view.tail else 0
+        told = f"has {count} lines of somebody else's; the next write command records them"
+        return told if count else None
 
     def appended(self, sync: Sync) -> list[ForeignBytes]:
         """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
@@ -150,12 +139,3 @@ def kept(drift: Drift) -> str:
         f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
         f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"
     )
-
-
-def _told(look: Callable[[], str | None]) -> str | None:
-    try:
-        return look()
-    except OutsideRoot as error:
-        return f"cannot be looked at: {error.message}"
-    except (NotRegular, TooLarge) as error:
-        return f"cannot be looked at: {error.strerror}"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from eventstore.codec import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
-from lifecycle.machines.definition import DEFINITION
+from lifecycle.machines.definition import DEFINITION, Definition, trusted
 from lifecycle.machines.errors import StateNotFound
 from lifecycle.machines.evolve import REDUCER, steps
-from lifecycle.machines.machine import Bound, Machine
+from lifecycle.machines.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.machines.transition import closed_to
+from lifecycle.state.workflow import Drift
 from service.consent import doubts
 from service.consent.proof import RecordedApproval, as_of, by_policy
 from service.errors import NotFound
-from service.machines import kept
 from service.reading.stream_log import StreamLog
 from service.root.root import Root
 
@@ -94,29 +96,18 @@ def objection(state: Machine, type_: str, given: RecordedApproval) -> str | None
         return "it has no proof of consent"
     if proof.get("policy") != state.consent:
         return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
-    return _unbound(state, type_, given, proof)
-
-
-def _unbound(
-    state: Machine, type_: str, given: RecordedApproval, proof: Mapping[str, Any]
-) -> str | None:
     data, head = given.data, given.prev_hash
     if type_ == WITHDRAWN:
         statement = withdrawal_of(state, data["approval"], head)
     else:
         bound = Bound(data.get("files"), data.get("fields"))
-        if proof.get("form") != _form_of(bound):
+        form = FORM if bound.fields is not None else _SECOND if bound.files is not None else None
+        if proof.get("form") != form:
             return "its proof does not say which fields and files it is of"
         statement = statement_of(state, data["approval"], data.get("choice"), head, bound)
     if proof.get("statement") != digest(statement):
         return "its proof was given for another approval, choice, fields, files or head"
     return by_policy(state, given, proof, statement)
-
-
-def _form_of(bound: Bound) -> int | None:
-    if bound.fields is not None:
-        return FORM
-    return _SECOND if bound.files is not None else None
 
 
 PREFIX = "machine-"
@@ -148,12 +139,22 @@ class MachineRules:
         return objection(state, event.type, as_of(event, at))
 
     def to_bytes(self, state: Machine) -> bytes:
-        """See Rules."""
-        return kept.to_bytes(state)
+        """Return a state as JSON, to be kept and used again; key order is kept."""
+        return orjson.dumps(state, default=_plain)
 
     def from_bytes(self, content: bytes) -> Machine:
-        """See Rules."""
-        return kept.from_bytes(content)
+        """Return the state that `to_bytes` wrote."""
+        data: dict[str, Any] = orjson.loads(content)
+        data["definition"] = trusted(data["definition"], data["id"])
+        for one in data["visits"].values():
+            one["written"] = {tuple(steps) for steps in one["written"]}
+        data["visits"] = {phase: Visit(**one) for phase, one in data["visits"].items()}
+        for name, kind in (("moves", Move), ("given", Given), ("drifts", Drift)):
+            data[name] = [kind(**one) for one in data[name]]
+        data["bound"] = {approval: Bound(*one) for approval, one in data["bound"].items()}
+        data["leases"] = {task: Lease(**one) for task, one in data["leases"].items()}
+        data["handoff"] = Handoff(**data["handoff"]) if data["handoff"] is not None else None
+        return Machine(**data)
 
     def absent(self, log: StreamLog[Machine], at: At) -> StateNotFound | NotFound:
         """See Rules."""
@@ -163,6 +164,12 @@ class MachineRules:
         return NotFound(
             f"no machine {machine!r} yet ({at}); its log begins with version 1", machine=machine
         )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Definition):
+        return value.dumped()
+    return sorted(value, key=repr) if isinstance(value, set) else list(value)
 
 
 class MachineLog(StreamLog[Machine]):
@@ -188,14 +195,13 @@ def folder_of(root: Root) -> Path:
 def ids(root: Root, store: EventStore) -> list[str]:
     """Return the machines of this root, sorted; others may share the database."""
     found = list(machines_in(store))
-    if root.url is None:
-        return found
-    return [id_ for id_ in found if _is_here(root, first_event(store, id_), id_)]
+    return [id_ for id_ in found if root.url is None or _is_here(root, store, id_)]
 
 
-def _is_here(root: Root, first: RecordedEvent | None, id_: str) -> bool:
+def _is_here(root: Root, store: EventStore, id_: str) -> bool:
     if (folder_of(root) / f"{id_}.json").exists():
         return True
+    first = first_event(store, id_)
     known = (first.data.get("root") or {}) if first is not None else {}
     return known.get("path") in (None, str(root.path.resolve()))
 

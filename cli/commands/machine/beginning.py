@@ -41,14 +41,18 @@ from service.machines.completing import completed, from_file, limited, shipped
 from service.machines.initialise import begin, make_root, make_way, root_at_place, root_for
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.machines.takeover.protocols import Sayings, Takeover, folded, require_known, told
-from service.machines.takeover.source import (
+from service.machines.takeover import (
+    Sayings,
+    Takeover,
     command_of,
     contents_of,
     files_of,
+    folded,
     is_placed,
+    require_known,
     root_of,
     take_over,
+    told,
     tracks_in,
 )
 from service.root.disk import system_clock, utc_text

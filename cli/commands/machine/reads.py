@@ -27,13 +27,13 @@ from projections.machines.history import message
 from projections.machines.next_actions import blockers, machine_actions
 from projections.words.text import age, utc_seconds
 from service.errors import NoRoot
+from service.files.inspection import Difference
 from service.machines import log
-from service.machines.adoption import adoption, undecided, waiting
 from service.machines.completing import SHIPPED, from_file, shipped
 from service.machines.evidence import evidence
-from service.machines.inspection import FileDifference, differences, warnings
+from service.machines.inspection import differences, warnings
 from service.machines.log import MachineLog
-from service.machines.news import FilesLook, told
+from service.machines.news import FilesLook, told, undecided
 from service.reading.moment import Moment
 from service.root.disk import system_clock, utc_text
 from service.root.root import Root
@@ -163,9 +163,9 @@ def _of_machine(machines: Reading, name: str) -> Definition:
     return machines.machine(name).current().definition
 
 
-def differences_of(root: Root, store: EventStore, only: str | None) -> list[FileDifference]:
+def differences_of(root: Root, store: EventStore, only: str | None) -> list[Difference]:
     """Return the files of a machine, or of all, that are not what the log says."""
-    found: list[FileDifference] = []
+    found: list[Difference] = []
     for id_ in log.ids(root, store) if only is None else [only]:
         known = MachineLog(store, id_, root.path)
         found += differences(root, known, known.current())
@@ -216,9 +216,9 @@ def drift(
         if not options.dry_run:
             service.files.bring_up_to_date()
         state = service.state()
-        edit = waiting(state, file, detected)
+        edit = service.files.look.waiting(state, file, detected)
         if adopt:
-            commands = adoption(service, state, edit, field or ())
+            commands = service.files.look.adoption(state, edit, field or ())
             outcome = service.handle(*commands, options=options)
         else:
             line = f"wfctl machine drift {machine} --revert"
@@ -249,7 +249,8 @@ def _now(look: FilesLook, state: Machine) -> list[dict[str, Any]]:
     """Return what nobody recorded yet: what the next write takes over, and what it keeps."""
     changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
     ahead = look.foreseen() if changed else None
-    becomes = [message(p.type, p.model_dump(mode="json")) for p in ahead.taken] if ahead else []
+    taken = [p for listed in ahead.taken.values() for p, _ in listed] if ahead else []
+    becomes = [message(p.type, p.model_dump(mode="json")) for p in taken]
     left = {one.path: told(one.known) for one in ahead.left if one.known} if ahead else {}
     return [
         {
