@@ -75,39 +75,37 @@ def _fact(root: Path, pattern: str) -> FileFact:
         return FileFact(marks=marks_of_tips(sorted(tips)))
     if not is_inside(pattern):
         return FileFact()
-    filled = [path for path in sorted(root.glob(pattern)) if _has_content(path)]
-    names = {path: str(path.relative_to(root)) for path in filled}
-    return FileFact(
-        tuple(names.values()),
-        tuple(name for path, name in names.items() if _is_json(path)),
-        {name: _mark_of(path) for path, name in names.items()},
-    )
+    contents = {path: _content(path) for path in sorted(root.glob(pattern)) if path.is_file()}
+    found: dict[str, str] = {}
+    valid: list[str] = []
+    for path, content in contents.items():
+        if content is None or content.strip():
+            name = str(path.relative_to(root))
+            found[name] = _mark_of(path, content)
+            valid += [name] if _is_json(content) else []
+    return FileFact(tuple(found), tuple(valid), found)
 
 
-def _mark_of(path: Path) -> str:
-    """Return the mark of a file: its SHA-256, and when it was written last, in nanoseconds.
+def _content(path: Path) -> bytes | None:
+    """Return what a file holds, None if it would fill the memory."""
+    try:
+        return read_regular(path)
+    except TooLarge:
+        return None
 
-    Of a file that would fill the memory its size stands in place of the SHA-256.
-    """
+
+def _mark_of(path: Path, content: bytes | None) -> str:
+    """Return the mark of a file: its SHA-256 or size, and when it was written last (ns)."""
     found = path.stat()
+    what = f"{found.st_size} bytes" if content is None else digest(content)
+    return f"{what}@{found.st_mtime_ns}"
+
+
+def _is_json(content: bytes | None) -> bool:
+    """Whether it is a JSON object or list with something in it."""
     try:
-        return f"{digest(read_regular(path))}@{found.st_mtime_ns}"
-    except TooLarge:
-        return f"{found.st_size} bytes@{found.st_mtime_ns}"
-
-
-def _has_content(path: Path) -> bool:
-    try:
-        return path.is_file() and bool(read_regular(path).strip())
-    except TooLarge:
-        return True
-
-
-def _is_json(path: Path) -> bool:
-    """Whether a file holds a JSON object or list with something in it."""
-    try:
-        return bool(json.loads(read_regular(path)))
-    except (ValueError, RecursionError, TooLarge):
+        return bool(json.loads(content or b""))
+    except (ValueError, RecursionError):
         return False
 
 
@@ -118,19 +116,12 @@ def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | N
     """
     if not fact.found:
         return None
-    if not fact.valid and _begins_json(root / fact.found[0]):
+    begin = (_content(root / fact.found[0]) or b"").lstrip()[:1]
+    if not fact.valid and begin in (b"{", b"["):
         return None
     said = json.loads(read_regular(root / fact.valid[0])) if fact.valid else None
     status = said.get("status") if isinstance(said, dict) else None
     return status if status in statuses and status != "running" else "pre_complete"
-
-
-def _begins_json(path: Path) -> bool:
-    """Whether a file begins as a JSON object or list does."""
-    try:
-        return read_regular(path).lstrip()[:1] in (b"{", b"[")
-    except TooLarge:
-        return False
 
 
 _ARTIFACTS = "artifacts"
@@ -183,10 +174,9 @@ def _file(root: Path, text: str) -> Path | None:
 
 
 def _differs(path: Path, known: str | None) -> bool:
-    try:
-        return known is not None and digest(read_regular(path)) != known
-    except TooLarge:  # nothing so large was ever recorded
-        return True
+    content = _content(path) if known is not None else b""
+    # Nothing so large was ever recorded.
+    return known is not None and (content is None or digest(content) != known)
 
 
 # Git: the branches and worktrees of the repository that holds the root.
@@ -286,18 +276,15 @@ def left_behind(root: Path, machine: Machine) -> dict[str, Any]:
     ``branches`` and ``worktrees`` are those that the state names and git has; ``pull_request`` is
     as it was recorded.
     """
-    repository = _repository_of(root)
-    worktrees = _objects(machine.document.get("worktrees"))
-    active = [one for one in worktrees.values() if one.get("status") not in _DONE]
-    named = [
-        *(task.get("branch") for task in machine.tasks),
-        *(one.get("branch") for one in active),
-    ]
+    repository = _repository_of(root) or _Repository(frozenset(), {})
+    worktrees = _objects(machine.document.get("worktrees")).values()
+    active = [one for one in worktrees if one.get("status") not in _DONE]
+    named = [one.get("branch") for one in (*machine.tasks, *active)]
     branches = [one for one in dict.fromkeys(named) if isinstance(one, str)]
-    trees = {} if repository is None else {b: path for path, b in repository.worktrees.items()}
+    trees = {branch: path for path, branch in repository.worktrees.items()}
     recorded = look_at(machine.document, ("synthesis", "prUrl"))
     return {
-        "branches": [one for one in branches if repository and one in repository.branches],
+        "branches": [one for one in branches if one in repository.branches],
         "worktrees": [trees[one] for one in branches if one in trees],
         "pull_request": recorded or look_at(machine.document, ("artifacts", "pr")),
     }

@@ -7,11 +7,8 @@ from typing import Any
 import orjson
 
 from eventstore.chain import Link
-from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
 from eventstore.verification import Finding
-from lifecycle.errors import LifecycleError
-from lifecycle.fold.foldable import newest_aside
 from lifecycle.machines.machine import Machine
 from projections.files import document_diff
 from projections.files.document_diff import ABSENT
@@ -23,11 +20,10 @@ from service.files.inspection import Difference
 from service.machines.log import MachineLog, folder_of, ids, is_writer
 from service.machines.news import is_as_imported
 from service.questions.blame import Blame, FieldHistory
-from service.questions.integrity import with_unfoldable
+from service.questions.integrity import unreadable, with_unfoldable
 from service.reading.sealing import told
 from service.reading.stream_log import At, newest
-from service.reading.trust_marks import kept as marks_kept
-from service.reading.trust_marks import marks_of
+from service.reading.trust_marks import kept, marks_of
 from service.root.root import Root
 from service.root.safe_open import content_within
 from service.root.sync import caught_up, digest, read_sync
@@ -71,7 +67,7 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
         "allow, and keeps the rest",
     }
     now = [f"{one.file} {texts[one.kind]}" for one in differences(root, log, state)]
-    kept = [
+    edited = [
         f"{drift.file}: a hand edit ({drift.kind}) is kept as {drift.kept_as}; "
         f"`wfctl machine drift {state.id}`, then adopt or revert it"
         for drift in state.drifts
@@ -85,7 +81,7 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
     if state.consent == "trust" and state.definition.approvals:
         weak.append("consent is by trust: whoever calls wfctl can approve, agents too")
     weak += of_pins(log.approvals)
-    return [*marks, *now, *told(state), *weak, *kept, *edits]
+    return [*marks, *now, *told(state), *weak, *edited, *edits]
 
 
 def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
@@ -96,31 +92,13 @@ def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[
     remembered = [path.stem for path in folder_of(root).glob("*.json")]
     logs = [MachineLog(store, id_, root.path) for id_ in sorted({*ids(root, store), *remembered})]
     heads = {log.machine: store.head(log.stream) for log in logs}
-    found = [finding for log in logs for finding in _of(root, log)]
+    found: list[Finding] = []
+    for log in logs:
+        head = read_sync(folder_of(root) / f"{log.machine}.json").head
+        anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
+        found += with_unfoldable([*log.store.verify(log.stream, anchors=anchors)], unreadable(log))
+        found += [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
     return {id_: head.version if head is not None else 0 for id_, head in heads.items()}, found
-
-
-def _of(root: Root, log: MachineLog) -> list[Finding]:
-    head = read_sync(folder_of(root) / f"{log.machine}.json").head
-    anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
-    found = list(log.store.verify(log.stream, anchors=anchors))
-    marks = [one.to_finding() for one in marks_kept(root, log.stream) if one.is_finding]
-    return [*with_unfoldable(found, _unreadable(log)), *marks]
-
-
-def _unreadable(log: MachineLog) -> list[Finding]:
-    version = 0
-    found = []
-    try:
-        for event, state in log.steps():
-            version = event.version
-            aside = newest_aside(state, version)
-            if aside is not None:
-                why = f"{aside['type']!r:.80} counts for nothing: {aside['why']}"
-                found.append(Finding(log.stream, version, event.position, "set_aside", why))
-    except (EventStoreError, LifecycleError) as error:
-        found.append(Finding(log.stream, version + 1, None, error.code, error.message))
-    return found
 
 
 def blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:

@@ -1,4 +1,4 @@
-"""What others did to a machine's files since they were written: looked at, nothing recorded."""
+"""What others did to a machine's files, and what the rules do not allow of it: a look alone."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import json
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
+from lifecycle.errors import LifecycleError
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document, Machine
-from lifecycle.machines.path import look
+from lifecycle.machines.path import look, parse
 from lifecycle.machines.payload import MachineUpdated, change_of
 from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftDetected
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import layout_of
-from projections.files.document_diff import applied, differences
+from projections.files.document_diff import FieldDifference, applied, differences
+from projections.machines import documents as shown_as
 from projections.machines.documents import documents, paths, rendered
 from service.errors import NotFound
-from service.files.drift import detected, kept_before, recordable
-from service.machines.amounts import Amounts, amounts, leaves, path_of
+from service.files.drift import detected, kept_before, parts, recordable
+from service.machines import writers
 from service.machines.log import MachineLog, folder_of, is_writer
-from service.machines.writers import is_field
+from service.machines.writers import Path_, Walk, is_field, log_time, same
 from service.root.disk import Clock, system_clock, utc_text
 from service.root.root import Root
 from service.root.safe_open import content_within
@@ -30,6 +33,122 @@ from service.root.sync import Synced, digest, read_sync
 
 #: Letters of a rule that a drift says.
 _SAID = 300
+
+
+def _walked(
+    root: Path, state: Machine, file: str, base: Document, found: Document, now: str
+) -> Walk:
+    """Return what the change from ``base`` to ``found`` amounts to; ``now`` is UTC."""
+    role = next(role for role, path in paths(state).items() if path == file)
+    walk = Walk(root, state, file, base, found, now, documents(state)[role], state.updated)
+    changed = [leaf for one in differences(base, found) for leaf in _leaves(one)]
+    if role in writers.TAKE_IN:
+        writers.TAKE_IN[role](walk)
+    after = documents(walk.state)[role]
+    walk.left = [(leaf, _rule(walk, leaf)) for leaf in changed if not _holds(leaf, after, walk)]
+    return walk
+
+
+def _path_of(one: FieldDifference) -> Path_:
+    """Return where a field that differs is in its file, as far as objects lead."""
+    return ("stages",) if one.stage is not None else one.path
+
+
+def _refusals(walk: Walk, one: FieldDifference) -> list[LifecycleError]:
+    """Return why rules refused a change of the field, of one below it, or of one above it."""
+    path = _path_of(one)
+    return [why for at, why in walk.refused.items() if at[: len(path)] == path[: len(at)]]
+
+
+def _leaves(one: FieldDifference) -> list[FieldDifference]:
+    """Return an object that came or went as its fields; an order of keys says nothing."""
+    if one.kind == "order":
+        return []
+    return list(parts(one, lambda part: not (part.new or part.old)))
+
+
+def _holds(one: FieldDifference, after: Document, walk: Walk) -> bool:
+    """Whether the file as it will be written says what its writer wrote there."""
+    path = _path_of(one)
+    now = look(after, path)
+    if same(now, one.new) and (one.new is not None or _has(after, path) == (one.kind != "removed")):
+        return True
+    match path:
+        case ("blockers",):
+            held = shown_as.recorded_blockers(walk.state)
+            return same(writers.without(now, held), writers.without(one.new, held))
+        case (writers.OWN, "current_step"):
+            return bool(writers.aliased(one.new) == now)
+        case (writers.OWN, "step_started_at"):
+            return bool(walk.taken) and log_time(one.new) is not None
+        case (writers.OWN, writers.CHECKPOINTS, step, name):
+            return _same_in_checkpoint(one, step, name, now, walk)
+        case ("tasks",):
+            return _same_tasks(after, walk)
+        case ("completed_phases" | "user_checkpoints",):
+            return _phases(now) == _phases(one.new)
+    return path == ("last_updated",)
+
+
+def _has(document: Any, path: Path_) -> bool:
+    for key in path:
+        if not isinstance(document, dict) or key not in document:
+            return False
+        document = document[key]
+    return True
+
+
+def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, walk: Walk) -> bool:
+    if name in writers.OF_VISIT and one.kind == "removed":
+        return True  # the engine writes it anew
+    if name in ("started_at", "completed_at"):
+        visit = walk.state.visits.get(writers.aliased(step))
+        return visit is not None and visit.has_begun and bool(walk.taken)
+    if name == "status" and now is None:
+        return bool(one.new == "NOT_STARTED")
+    if name == "notes" and isinstance(one.new, str):
+        return bool(now == f"ERROR: {one.new}")
+    return name == "last_updated"
+
+
+def _same_tasks(after: Document, walk: Walk) -> bool:
+    """Whether each task that was written is so now, but for the times that follow."""
+    written = walk.found.get(writers.TASKS)
+    if not isinstance(written, list) or len(writers.listed(walk.found)) != len(written):
+        return False
+    now, before = (
+        {task.get("id"): task for task in writers.listed(document)}
+        for document in (after, walk.base)
+    )
+    gone = set(before) - {task.get("id") for task in written}
+    times = ("started_at", "completed_at")
+    return not gone and all(
+        any(same(value, known.get(task.get("id"), {}).get(key)) for known in (now, before))
+        or (key in times and log_time(value) is not None)
+        for task in written
+        for key, value in task.items()
+    )
+
+
+def _phases(value: Any) -> list[Any]:
+    found = value if isinstance(value, list) else [value]
+    return [one.get("phase") if isinstance(one, dict) else one for one in found]
+
+
+def _rule(walk: Walk, one: FieldDifference) -> str:
+    path = _path_of(one)
+    own = map(str, _refusals(walk, one))
+    if said := "; ".join(dict.fromkeys(own)):
+        return said
+    for name, instead in walk.state.definition.all_reserved().items():
+        steps = parse(name)
+        if path[: len(steps)] == steps or path == steps[: len(path)]:
+            return f"{name} is written by the engine: {instead.replace('{id}', walk.state.id)}"
+    if one.kind == "removed":
+        return "what others took away comes back until somebody adopts that"
+    if walk.refused:
+        return "what it goes with was not allowed"
+    return "nobody but wfctl writes this file by its protocol"
 
 
 def kept_name(state: Machine, path: str) -> str:
@@ -46,12 +165,9 @@ def decoded(found: bytes | None) -> Document | None:
     return value if isinstance(value, dict) else None
 
 
-def told(known: Amounts) -> list[dict[str, Any]]:
+def told(known: Walk) -> list[dict[str, Any]]:
     """Return what is not taken over, field by field, each with the rule that does not allow it."""
-    return [
-        {**recordable(one), "rule": rule[:_SAID]}
-        for one, rule in zip(known.left, known.rules, strict=True)
-    ]
+    return [{**recordable(one), "rule": rule[:_SAID]} for one, rule in known.left]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +177,7 @@ class LeftForeign:
     path: str
     found: bytes | None
     base: int
-    known: Amounts | None
+    known: Walk | None
 
     def drift(self, root: Root, state: Machine) -> DriftDetected:
         """Keep the foreign bytes and say what is left of them, field by field, with the rules."""
@@ -128,12 +244,12 @@ class FilesLook:
 
     def _amounts(
         self, state: Machine, path: str, left: Synced | None, found: bytes | None, now: str
-    ) -> Amounts | None:
+    ) -> Walk | None:
         """Return what a file that somebody else changed amounts to, None if it cannot be read."""
         document, base = decoded(found), decoded(self._base(state, path, left))
         if document is None or base is None or rendered(state)[path].startswith(found or b""):
             return None
-        return amounts(self.root.path, state, path, base, document, now)
+        return _walked(self.root.path, state, path, base, document, now)
 
     def _base(self, state: Machine, path: str, left: Synced | None) -> bytes:
         """Return the file as it was left here: as the log had it then, or an import found it."""
@@ -211,15 +327,15 @@ class FilesLook:
         edits = [
             leaf
             for one in differences(base, found)
-            for leaf in leaves(one)
+            for leaf in _leaves(one)
             # A field that was taken over before is an edit no longer.
-            if look(current, path_of(leaf)) != look(found, path_of(leaf))
+            if look(current, _path_of(leaf)) != look(found, _path_of(leaf))
         ]
-        named = {_named(role, path_of(one)): one for one in edits}
+        named = {_named(role, _path_of(one)): one for one in edits}
         chosen = _chosen(list(named), only)
         wanted = applied(base, found, [named[name] for name in chosen])
         now = utc_text(self._clock())
-        known = amounts(self.root.path, state, drift.file, base, wanted, now)
+        known = _walked(self.root.path, state, drift.file, base, wanted, now)
         commands = [*known.asked, *_updates(role, known, wanted)]
         if len(chosen) < len(edits):
             return commands  # the other fields wait on
@@ -265,15 +381,14 @@ def _chosen(edits: list[str], only: Sequence[str]) -> list[str]:
     return [path for path in edits if not only or path in wanted]
 
 
-def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
+def _updates(role: str, known: Walk, found: Document) -> list[Payload]:
     """Return one update for what no event of the protocol says; raises what the rules said."""
     changes: dict[str, Any] = {}
     removed: list[str] = []
-    for one in known.left:
-        refusal = known.refusal(one)
-        if refusal is not None:
+    for one, _ in known.left:
+        for refusal in _refusals(known, one):
             raise refusal
-        whole = path_of(one)
+        whole = _path_of(one)
         path = tuple(takewhile(is_field, whole)) or whole[:1]
         if one.kind == "removed" and path == whole:
             removed.append(_named(role, path))

@@ -30,6 +30,7 @@ from lifecycle.machines.payload import (
 from lifecycle.machines.transition import open_ways, targets
 from lifecycle.payload.base import Payload
 from lifecycle.words.document import layout_of
+from projections.files.document_diff import FieldDifference
 from projections.machines import documents as shown
 from service.machines.completing import completed
 from service.machines.evidence import evidence, output_at, status_of_output
@@ -60,6 +61,8 @@ class Walk:
     refused: dict[Path_, LifecycleError] = field(default_factory=dict)
     #: The commands that the rules took.
     asked: list[Payload] = field(default_factory=list)
+    #: What of the change is not taken over, each with the rule that does not allow it.
+    left: list[tuple[FieldDifference, str]] = field(default_factory=list)
 
     def changed(self, *path: str) -> bool:
         """Whether others changed what stands at a path, and the log does not have it so."""
