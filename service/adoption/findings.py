@@ -233,7 +233,7 @@ class StateFindings:
             stage = self.state.stages[int(place)]
             evidence = f"{field}: paths with names, taken as {shown(stage[field])}"
             found.append(self._at("named_paths", pointer, evidence, stage["id"]))
-        rules = (self._status, self._retries, self._launch, self._order, self._identical)
+        rules = (self._status, self._retries, self._launch, self._order)
         for index, stage in enumerate(self.state.stages):
             for kind, place, evidence in (said for rule in rules for said in rule(stage)):
                 pointer = place if place.startswith("/") else f"/stages/{index}/{place}"
@@ -323,33 +323,29 @@ class StateFindings:
         return [s for s in self.state.stages if s["id"] in (stage.get("depends_on") or [])]
 
     def _order(self, stage: Fields) -> Places:
-        started, completed = stage.get("started_at"), stage.get("completed_at")
-        pairs = [("completed_at", "completed", completed, "started", started)]
-        for need in self._needs(stage):
-            done = f"{need['id']} completed"
-            pairs.append(("started_at", "started", started, done, need.get("completed_at")))
-        updated = self.state.document.get("updated")
-        pairs.append(("/updated", "updated", updated, f"{stage['id']} completed", completed))
-        for place, what, value, before, other in pairs:
-            one, two = self._time(value), self._time(other)
-            if one is not None and two is not None and one.is_before(two):
-                yield "out_of_order", place, f"{what} {one.text}, {before} {two.text}"
-
-    def _identical(self, stage: Fields) -> Places:
+        """Times that stand in the wrong order, or are the same for what cannot be at once."""
         launched = (stage.get("running_process") or {}).get("launched_at")
         started, completed = stage.get("started_at"), stage.get("completed_at")
-        pairs = [("completed_at", completed, "it was started", started)]
-        for need in self._needs(stage):
+        ordered = [("completed_at", "completed", completed, "started", started)]
+        apart = [("completed_at", completed, "it was started", started)]
+        for need in (s for s in self.state.stages if s["id"] in (stage.get("depends_on") or [])):
             id_, done = need["id"], need.get("completed_at")
-            pairs += [
+            ordered.append(("started_at", "started", started, f"{id_} completed", done))
+            apart += [
                 ("started_at", started, f"{id_} was", need.get("started_at")),
                 ("completed_at", completed, f"{id_} was", done),
                 ("running_process/launched_at", launched, f"{id_} was completed", done),
             ]
-        for name, value, what, other in pairs:
+        updated = self.state.document.get("updated")
+        ordered.append(("/updated", "updated", updated, f"{stage['id']} completed", completed))
+        for place, what, value, before, other in ordered:
+            one, two = self._time(value), self._time(other)
+            if one is not None and two is not None and one.is_before(two):
+                yield "out_of_order", place, f"{what} {one.text}, {before} {two.text}"
+        for place, value, what, other in apart:
             one, two = self._time(value), self._time(other)
             if one is not None and two is not None and one.is_same_second(two):
-                yield "identical_times", name, f"{one.text}, the very second that {what}"
+                yield "identical_times", place, f"{one.text}, the very second that {what}"
 
     def _parts(self) -> Iterator[tuple[str, Fields, Sequence[str], Sequence[str], str | None]]:
         """Yield each object: its pointer, its values, the fields it may have, those with times."""

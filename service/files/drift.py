@@ -296,22 +296,23 @@ def look(root: Path, name: str, left: Synced | None, *, thorough: bool = False) 
     return LogView(left.shows(content), newer, tail, mark)
 
 
-def left_now(before: Synced, view: LogView, added: bytes, version: int, mark: Mark) -> Synced:
-    """Return what to remember of the file once it was looked at and ``added`` was appended."""
+def left_now(
+    root: Path, name: str, before: Synced, view: LogView, added: bytes, version: int, mark: Mark
+) -> Synced:
+    """Return what to remember of the file once it was looked at and ``added`` was appended.
+
+    Its newer part is joined to the older one, once it is long enough.
+    """
     part = view.newer + view.tail + added
     size, fresh = before.base + len(part), part.endswith(b"\n") if part else before.fresh
-    return replace(before, version=version, size=size, sha256=digest(part), mark=mark, fresh=fresh)
-
-
-def joined_up(root: Path, name: str, left: Synced) -> Synced:
-    """Return ``left`` with its newer part joined to the older one, once it is long enough."""
-    if left.size - left.base <= NEWER_PART:
+    left = replace(before, version=version, size=size, sha256=digest(part), mark=mark, fresh=fresh)
+    if len(part) <= NEWER_PART:
         return left
-    content = (content_within(root, name) or b"")[: left.size]
+    content = (content_within(root, name) or b"")[:size]
     if not left.shows(content):
         # Somebody changed the older part unseen: without a mark, the next look is thorough.
         return replace(left, mark=[])
-    return replace(left, base=left.size, base_sha256=digest(content), sha256=digest(b""))
+    return replace(left, base=size, base_sha256=digest(content), sha256=digest(b""))
 
 
 @dataclass(slots=True)
@@ -333,16 +334,15 @@ def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> T
     The state is the one that the pieces lead to. Asked for once they are read, it could be a newer
     one, as others append meanwhile, and a file that lacks their lines would count as showing them.
     """
-    if start is None and after:
-        start = log.state(after)
+    start = log.state(after) if start is None and after else start
     return whole(log.steps(after, start), start, shown)
 
 
-def is_ours(log: WorkflowLog, left: Synced | None, found: bytes) -> bool:
+def is_ours(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
     """Whether ``workflow-state.json`` is as it was left, or shows a version after that."""
-    if left is not None and left.sha256 == digest(found):
-        return True
-    return was_written(log, left.version if left is not None else 0, found)
+    if found is None or left is None:
+        return left is None and (found is None or was_written(log, 0, found))
+    return left.sha256 == digest(found) or was_written(log, left.version, found)
 
 
 def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:

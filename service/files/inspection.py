@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore.private import NotRegular, TooLarge
-from lifecycle.state.workflow import Drift, Workflow
+from lifecycle.state.workflow import Drift
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, joined
 from projections.words.account import EDITED
@@ -42,15 +42,23 @@ class FilesInspection:
     def differences(self) -> list[Difference]:
         """Compare the files with the log, whole, folded from its first event."""
         sync, since = self._caught_up()
-        found = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
+        contents = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
         if all_.state is None:
             return []
-        compared = (
-            self._state_difference(sync.files.get(STATE), found[STATE], all_.state, since),
-            _log_difference(sync.files.get(LOG), found[LOG], all_.pieces, since),
-        )
-        return [difference for difference in compared if difference is not None]
+        state, lines = state_document.render(all_.state), joined(all_.pieces)
+        found: list[Difference] = []
+        for name, expected in ((STATE, state), (LOG, lines)):
+            content, left, kind = contents[name], sync.files.get(name), "missing"
+            if content == expected:
+                continue
+            if content is not None and name == STATE:
+                kind = self._kind_of_state(left, content, since)
+            elif content is not None:
+                kind = _kind_of_log(left, content, all_.pieces, since)
+            if kind:
+                found.append(Difference(name, kind, expected, content))
+        return found
 
     def _caught_up(self) -> tuple[Sync, int]:
         """Return what is remembered of the files, and the version that they are to show."""
@@ -58,16 +66,11 @@ class FilesInspection:
         sync = caught_up(self.root.sync_file, (STATE, LOG), last)
         return sync, last.version if last is not None else 0
 
-    def _state_difference(
-        self, left: Synced | None, found: bytes | None, state: Workflow, since: int
-    ) -> Difference | None:
-        expected = state_document.render(state)
-        if found is None:
-            return Difference(STATE, "missing", expected, None)
-        if found == expected or was_written(self.log, max(since - 1, 0), found):
-            return None
-        kind = "behind" if is_ours(self.log, left, found) else "changed"
-        return Difference(STATE, kind, expected, found)
+    def _kind_of_state(self, left: Synced | None, found: bytes, since: int) -> str:
+        """Return how the state differs, an empty text if it shows what is due."""
+        if was_written(self.log, max(since - 1, 0), found):
+            return ""
+        return "behind" if is_ours(self.log, left, found) else "changed"
 
     def looked(self) -> dict[str, str]:
         """Say of a file that it is missing, changed by somebody else, or behind the log."""
@@ -117,20 +120,12 @@ class FilesInspection:
         return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
 
 
-def _log_difference(
-    left: Synced | None, found: bytes | None, pieces: Sequence[LogPiece], since: int
-) -> Difference | None:
-    expected = joined(pieces)
-    if found is None:
-        return Difference(LOG, "missing", expected, None)
-    if found == expected:
-        return None
+def _kind_of_log(left: Synced | None, found: bytes, pieces: Sequence[LogPiece], since: int) -> str:
     known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
-    begins = expected.startswith(found)
+    begins = joined(pieces).startswith(found)
     if begins and len(found) >= len(joined(pieces[: max(known, default=0)])):
-        return None
-    is_behind = begins and (left is None or left.shows(found))
-    return Difference(LOG, "behind" if is_behind else "changed", expected, found)
+        return ""
+    return "behind" if begins and (left is None or left.shows(found)) else "changed"
 
 
 def kept(drift: Drift) -> str:

@@ -26,7 +26,6 @@ from service.files.drift import (
     Trail,
     align,
     is_ours,
-    joined_up,
     left_now,
     look,
     notes,
@@ -156,16 +155,13 @@ class WorkflowFiles:
             news += notes(laid.foreign)
         found = content_within(self.root.path, STATE)
         left = sync.files.get(STATE)
-        if not (_name(found) in shown.detected.get(STATE, []) or self._is_ours(left, state, found)):
+        is_known = _name(found) in shown.detected.get(STATE, [])
+        is_rendered = found == state_document.render(state)
+        if not (is_known or is_rendered or is_ours(self.log, left, found)):
             shows = state if left is None else self.log.current(left.version)
             content, fields = state_document.render(shows), partial(drift.listed_fields, shows)
             news.append(drift.detected(self.root, STATE, shows.head, content, found, fields))
         return Findings(news, laid.missing, restored, view, found)
-
-    def _is_ours(self, left: Synced | None, state: Workflow, found: bytes | None) -> bool:
-        if found is None:
-            return left is None
-        return found == state_document.render(state) or is_ours(self.log, left, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
         """Write what is missing; False where others wrote in between."""
@@ -193,7 +189,7 @@ class WorkflowFiles:
             mark = append(place, added, view.mark)
         if mark is None:
             return None
-        return joined_up(self.root.path, LOG, left_now(before, view, added, state.head, mark))
+        return left_now(self.root.path, LOG, before, view, added, state.head, mark)
 
     def rebuild(self) -> list[str]:
         """Make every file what the log says, from its first event; return those that changed.

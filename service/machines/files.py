@@ -40,32 +40,8 @@ from service.root.safe_open import OutsideRoot, content_within, place_within
 from service.root.sync import Synced, digest, read_sync
 from service.writing.stream_writer import StreamWriter
 
+#: So many archives are kept beside those of others.
 KEPT = 5
-
-
-def keep(folder: Path, notes: Path, workflow: str, at: str, files: Mapping[str, bytes]) -> Path:
-    """Keep files as ``{workflow}_{at}/``; ``at`` is UTC in the log's form. Return the folder.
-
-    ``notes`` is where it is remembered which folders were made here. What was kept before stays as
-    it was; the oldest of ours beyond the last five go.
-    """
-    target = folder / f"{workflow}_{stamp(at)}"
-    made = _made(notes, target)
-    is_ours = not target.exists() or bool(made)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        if not (target / name).exists():
-            write_whole(target / name, content)
-    if is_ours and files.keys() - made.keys():
-        known = {**{name: digest(content) for name, content in files.items()}, **made}
-        notes.mkdir(parents=True, exist_ok=True)
-        write_whole(_note(notes, target), json.dumps(known).encode())
-    ours = [path for path in folder.iterdir() if path.is_dir() and _made(notes, path)]
-    # The name need not say when an archive was made: people type times too.
-    ours.sort(key=lambda path: (_note(notes, path).stat().st_mtime_ns, path.name))
-    for old in ours[:-KEPT]:
-        _take_away(notes, old)
-    return target
 
 
 def _note(notes: Path, folder: Path) -> Path:
@@ -93,12 +69,13 @@ def _take_away(notes: Path, folder: Path) -> None:
     _note(notes, folder).unlink()
 
 
-def stamp(at: str) -> str:
-    """Return a time as it stands in a folder's name: ``20260331T100000Z``.
+def _name(state: Machine, at: str) -> str:
+    """Return what the archive of a machine is called: ``ID_20260331T100000Z``.
 
-    Of what was typed by hand only letters and digits are left.
+    Of a time that was typed by hand only letters and digits are left.
     """
-    return "".join(letter for letter in at[:19] if letter.isalnum()) + "Z"
+    stamp = "".join(letter for letter in at[:19] if letter.isalnum())
+    return f"{state.id}_{stamp}Z"
 
 
 NAME = ".metadata.lock"
@@ -289,7 +266,7 @@ class MachineFiles:
     def archive_place(self, state: Machine, at: str) -> str | None:
         """Return the folder that keeps what ends at a time, relative to the root, None for none."""
         place = paths(state).get("archive")
-        return f"{place}/{state.id}_{stamp(at)}" if place is not None else None
+        return f"{place}/{_name(state, at)}" if place is not None else None
 
     def archive_as_it_is(self, state: Machine, at: str) -> None:
         """Keep the files as the log has them, where the protocol has an archive."""
@@ -297,11 +274,31 @@ class MachineFiles:
         self._keep(state, at, files)
 
     def _keep(self, state: Machine, at: str, files: Mapping[str, bytes]) -> None:
+        """Keep files as ``{id}_{at}/`` in the protocol's archive; ``at`` is UTC, the log's form.
+
+        What was kept before stays as it was; the oldest of ours beyond the last five go.
+        """
         place = paths(state).get("archive")
-        if place is not None:
-            # Beside the machines it is remembered which archives were made here.
-            notes = folder_of(self.root).parent / "archives"
-            keep(self.root.below(place), notes, state.id, at, files)
+        if place is None:
+            return
+        folder = self.root.below(place)
+        # Beside the machines it is remembered which archives were made here.
+        target, notes = folder / _name(state, at), folder_of(self.root).parent / "archives"
+        made = _made(notes, target)
+        is_ours = not target.exists() or bool(made)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if not (target / name).exists():
+                write_whole(target / name, content)
+        if is_ours and files.keys() - made.keys():
+            known = {**{name: digest(content) for name, content in files.items()}, **made}
+            notes.mkdir(parents=True, exist_ok=True)
+            write_whole(_note(notes, target), json.dumps(known).encode())
+        ours = [path for path in folder.iterdir() if path.is_dir() and _made(notes, path)]
+        # The name need not say when an archive was made: people type times too.
+        ours.sort(key=lambda path: (_note(notes, path).stat().st_mtime_ns, path.name))
+        for old in ours[:-KEPT]:
+            _take_away(notes, old)
 
     def _before_the_end(self, state: Machine) -> Machine:
         """Return one that was given up as it was before."""

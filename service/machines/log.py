@@ -230,8 +230,5 @@ def rivals(root: Root, store: EventStore, machine: Machine) -> Iterator[Machine]
 def is_writer(root: Root, store: EventStore, machine: Machine) -> bool:
     """Whether the machine is the one that writes its files: the last that began."""
     own = first_event(store, machine.id)
-    for rival in rivals(root, store, machine):
-        other = first_event(store, rival.id)
-        if own is not None and other is not None and other.position > own.position:
-            return False
-    return True
+    others = (first_event(store, rival.id) for rival in rivals(root, store, machine))
+    return own is None or not any(one.position > own.position for one in others if one is not None)
