@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from eventstore.event import RecordedEvent
 from eventstore.private import require_bearable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from projections.files.document_diff import FieldDifference
 
 
+Listed: TypeAlias = "FieldDifference | dict[str, Any]"
+"""A difference between two versions of a file: of a field, or of a run of lines."""
 #: A drift lists so many differences; all of them can be had from the version that is kept.
 _LISTED = 200
 #: A value whose JSON is longer (bytes) is listed by its digest.
@@ -70,7 +72,7 @@ def detected(
     base: int,
     expected: bytes,
     found: bytes | None,
-    listed: Callable[[bytes], Sequence[dict[str, Any]] | None],
+    listed: Callable[[bytes], Sequence[Listed] | None],
     name: str | None = None,
 ) -> p.DriftDetected:
     """Say what was done to a file; a foreign version is kept under ``name``, else the file's.
@@ -89,23 +91,9 @@ def detected(
         base=base,
         kept_as=keep(root, name or file, found),
         found_sha256=sha,
-        differences=list(every or ())[:_LISTED],
+        differences=[recordable(one) for one in list(every or ())[:_LISTED]],
         more=max(len(every or ()) - _LISTED, 0),
     )
-
-
-def listed_fields(base: Workflow, found: bytes) -> list[dict[str, Any]] | None:
-    """Return `state_differences` as an event can hold them."""
-    differences = state_differences(base, found)
-    return [recordable(one) for one in differences] if differences is not None else None
-
-
-def listed_lines(expected: bytes, found: bytes) -> list[dict[str, Any]]:
-    """Return `line_differences` as an event can hold them."""
-    return [
-        {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
-        for entry in line_differences(expected, found)
-    ]
 
 
 def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | None:
@@ -144,10 +132,12 @@ def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def recordable(difference: FieldDifference) -> dict[str, Any]:
+def recordable(difference: Listed) -> dict[str, Any]:
     """Return a difference as an event can hold it, whatever the values are."""
-    held = {name: _storable(value) for name, value in difference._asdict().items()}
-    return {**held, "path": [_storable(step) for step in difference.path]}
+    known = difference if isinstance(difference, dict) else difference._asdict()
+    held = {name: _storable(value) for name, value in known.items()}
+    # Its steps are held one by one: only one of them may be too long.
+    return held if "path" not in known else {**held, "path": [*map(_storable, known["path"])]}
 
 
 def parts(

@@ -148,7 +148,7 @@ class WorkflowFiles:
             if damaged or half:
                 restored = expected
             if damaged and not half and _name(found) not in known:
-                lines = partial(drift.listed_lines, expected)
+                lines = partial(drift.line_differences, expected)
                 base = sync.version(LOG)
                 news.append(drift.detected(self.root, LOG, base, expected, found, lines))
         if restored is None:
@@ -159,7 +159,7 @@ class WorkflowFiles:
         is_rendered = found == state_document.render(state)
         if not (is_known or is_rendered or is_ours(self.log, left, found)):
             shows = state if left is None else self.log.current(left.version)
-            content, fields = state_document.render(shows), partial(drift.listed_fields, shows)
+            content, fields = state_document.render(shows), partial(drift.state_differences, shows)
             news.append(drift.detected(self.root, STATE, shows.head, content, found, fields))
         return Findings(news, laid.missing, restored, view, found)
 

@@ -161,7 +161,20 @@ def approve(
         return first
     try:
         shown = question_of(service, approval, choice, withdraws=withdraws)
-        return _answered(service, shown, consenter_for, options)
+        state = shown.state
+        if options.expected_version not in (None, state.head):
+            expected = int(options.expected_version or 0)
+            error = WrongExpectedVersion(service.log.stream, expected, state.head)
+            raise VersionConflict(state.id, error)
+        stands = approval in state.approvals
+        if not withdraws:
+            stands = state.stands(approval, service.evidence(state))
+        if stands is not withdraws:
+            return MachineOutcome((), (), state)
+        consenter = consenter_for(state.consent)
+        if state.consent == "terminal":
+            check_person(service.actor, shown.subject)
+        return _bound(service, shown, consenter, options) if consenter.ask(shown) else None
     except NeedsConsent as refusal:
         service.record_refusal([command], refusal)
         raise
@@ -172,29 +185,6 @@ def asked(approval: str, choice: str | None, withdraws: bool) -> Asked:
     if withdraws:
         return MachineWithdrawn(approval=approval)
     return MachineApproved(approval=approval, choice=choice)
-
-
-def _answered(
-    service: MachineService,
-    shown: ApprovalQuestion,
-    consenter_for: Callable[[str], Consenter],
-    options: WriteOptions,
-) -> MachineOutcome | None:
-    if options.expected_version not in (None, shown.state.head):
-        expected = int(options.expected_version or 0)
-        error = WrongExpectedVersion(service.log.stream, expected, shown.state.head)
-        raise VersionConflict(shown.state.id, error)
-    state = shown.state
-    if shown.withdraws:
-        is_so = shown.approval not in state.approvals
-    else:
-        is_so = state.stands(shown.approval, service.evidence(state))
-    if is_so:
-        return MachineOutcome((), (), state)
-    consenter = consenter_for(shown.state.consent)
-    if shown.state.consent == "terminal":
-        check_person(service.actor, shown.subject)
-    return _bound(service, shown, consenter, options) if consenter.ask(shown) else None
 
 
 def _bound(
