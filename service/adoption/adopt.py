@@ -374,10 +374,7 @@ def adopt(
 
 
 def _keep(service: Service, sources: Sources) -> None:
-    """Keep the sources byte for byte under ``.wfctl/imported/``, and let the files be gone on with.
-
-    The log's lines are recorded, and the state counts as no drift.
-    """
+    """Keep the sources byte for byte in ``.wfctl/imported/``, and let the files be gone on with."""
     root, last = service.root, sources.last
     folder = root.folder / IMPORTED
     folder.mkdir(exist_ok=True)

@@ -310,17 +310,13 @@ class StateFindings:
         launched, started = map(self._time, (process.get("launched_at"), stage.get("started_at")))
         runs = [s for s in self.steps if s.stage == stage["id"] and s.target is Status.RUNNING]
         logged = runs[-1].entry.time if runs else None
-        if launched is None:
-            return
-        if logged is not None and launched.is_long_before(logged):
-            by = f"launched {logged.text} by the log (line {runs[-1].entry.line})"
-            yield "stale_launch", f"{place}/launched_at", f"{launched.text}, {by}"
-        elif started is not None and launched.is_long_before(started):
-            evidence = f"{launched.text}, started_at {started.text}"
-            yield "stale_launch", f"{place}/launched_at", evidence
-
-    def _needs(self, stage: Fields) -> list[Fields]:
-        return [s for s in self.state.stages if s["id"] in (stage.get("depends_on") or [])]
+        since = ""
+        if launched is not None and logged is not None and launched.is_long_before(logged):
+            since = f"launched {logged.text} by the log (line {runs[-1].entry.line})"
+        elif launched is not None and started is not None and launched.is_long_before(started):
+            since = f"started_at {started.text}"
+        if launched is not None and since:
+            yield "stale_launch", f"{place}/launched_at", f"{launched.text}, {since}"
 
     def _order(self, stage: Fields) -> Places:
         """Times that stand in the wrong order, or are the same for what cannot be at once."""

@@ -44,7 +44,7 @@ def keep(root: Root, name: str, found: bytes) -> str:
 
 
 def kept_before(root: Root, name: str, sha: str) -> bytes | None:
-    """Return bytes that were kept under ``name``, by their SHA-256 in hex; None where none were."""
+    """Return bytes that were kept under ``name``, by their SHA-256 in hex; None if none were."""
     found = content_of(_place(root, name, sha))
     return found if found is not None and digest(found) == sha else None
 
@@ -60,10 +60,8 @@ def is_half_mended(
     if found is None:
         return False
     same = common_start(found, expected)
-    return any(
-        (content_of(_place(root, name, sha or "")) or b"")[same:].startswith(found[same:])
-        for sha in known
-    )
+    kept = (content_of(_place(root, name, sha or "")) or b"" for sha in known)
+    return any(one[same:].startswith(found[same:]) for one in kept)
 
 
 def detected(

@@ -78,15 +78,12 @@ _NO_TRACE = (
 
 @dataclass(slots=True)
 class Adoption:
-    """Commands in order, fields to be taken over, what cannot be adopted and why, what is left.
-
-    ``left`` are differences that say nothing by themselves: an order of keys, a time that
-    follows from a status.
-    """
+    """Commands in order, fields to be taken over, what cannot be adopted and why, what is left."""
 
     commands: list[Payload] = field(default_factory=list)
     unknown: list[p.UnknownField] = field(default_factory=list)
     impossible: dict[str, str] = field(default_factory=dict)
+    #: Differences that say nothing: an order of keys, a time that follows from a status.
     left: list[str] = field(default_factory=list)
     #: Differences that nobody asked for, and that go on to wait.
     rest: list[str] = field(default_factory=list)
@@ -107,11 +104,7 @@ def _adoption(
     evidence: str | None,
     launched: Launched,
 ) -> Adoption:
-    """Return what the differences ``listed`` between two documents are as commands.
-
-    ``evidence`` is what shows that a stage which was set to completed is so; ``launched`` looks for
-    what bears out that one was launched.
-    """
+    """Return what the differences ``listed`` between two documents are as commands."""
     result = Adoption()
     groups: dict[str | None, list[FieldDifference]] = {}
     for difference in listed:

@@ -129,13 +129,8 @@ _ARTIFACTS = "artifacts"
 
 def digests(root: Path, command: MachineUpdated) -> dict[str, str]:
     """Return the SHA-256 of each file of the root that new artifacts name."""
-    named = [
-        text
-        for change in command.changes
-        if change.path.split(".")[0] == _ARTIFACTS
-        for text in texts(change.value)
-    ]
-    found = {name: _file(root, name) for name in named}
+    new = (one.value for one in command.changes if one.path.split(".")[0] == _ARTIFACTS)
+    found = {name: _file(root, name) for value in new for name in texts(value)}
     return {name: digest(read_regular(path)) for name, path in found.items() if path is not None}
 
 
@@ -158,12 +153,8 @@ def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
 
 def _is_path(text: str) -> bool:
     """Whether a text is most likely the path of a file: it has an ending, and no spaces."""
-    return (
-        0 < len(text) <= _LONGEST
-        and "://" not in text
-        and not any(letter.isspace() for letter in text)
-        and bool(Path(text).suffix)
-    )
+    is_word = 0 < len(text) <= _LONGEST and not any(letter.isspace() for letter in text)
+    return is_word and "://" not in text and bool(Path(text).suffix)
 
 
 def _file(root: Path, text: str) -> Path | None:
@@ -183,8 +174,6 @@ def _differs(path: Path, known: str | None) -> bool:
 
 #: Worktrees that are done with may be gone.
 _DONE = frozenset({"merged", "removed"})
-
-
 #: An id of a commit, short or whole.
 _ID_OF_COMMIT = re.compile("[0-9a-fA-F]{7,64}")
 _EPOCH = "1970-01-01T00:00:00.000000Z"

@@ -70,10 +70,7 @@ def _take_away(notes: Path, folder: Path) -> None:
 
 
 def _name(state: Machine, at: str) -> str:
-    """Return what the archive of a machine is called: ``ID_20260331T100000Z``.
-
-    Of a time that was typed by hand only letters and digits are left.
-    """
+    """Return what an archive is called: ``ID_20260331T100000Z``; people type times too."""
     stamp = "".join(letter for letter in at[:19] if letter.isalnum())
     return f"{state.id}_{stamp}Z"
 

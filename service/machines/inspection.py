@@ -42,9 +42,8 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[Difference]
     found: list[Difference] = []
     for path, expected in rendering.items():
         content, left = content_within(root.path, path), sync.files.get(path)
-        if content == expected or _shown_later(log, state.head, path, content):
-            continue
-        if is_as_imported(state, left, content):
+        later = (rendered(after)[path] == content for _, after in log.steps(state.head))
+        if content == expected or any(later) or is_as_imported(state, left, content):
             continue
         kind = "missing" if content is None else "changed"
         if content is not None and left is not None and left.sha256 == digest(content):
@@ -52,10 +51,6 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[Difference]
         found.append(Difference(path, kind, expected, content))
     # Another machine may have begun meanwhile that writes the same files.
     return found if found and is_writer(root, log.store, state) else []
-
-
-def _shown_later(log: MachineLog, after: int, path: str, content: bytes | None) -> bool:
-    return any(rendered(state)[path] == content for _, state in log.steps(after))
 
 
 def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:

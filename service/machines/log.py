@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,15 +122,8 @@ class MachineRules:
     judged = proven | {TRANSITIONED}
     has_sessions = False
 
-    def steps(
-        self, draft: Machine | None, events: Iterable[RecordedEvent], accepted: Container[str]
-    ) -> Iterator[tuple[RecordedEvent, Machine]]:
-        """See Rules."""
-        return steps(draft, events, accepted)
-
-    def draft(self, state: Machine) -> Machine:
-        """See Rules."""
-        return state.draft()
+    steps = staticmethod(steps)
+    draft = staticmethod(Machine.draft)
 
     def objection(self, state: Machine, event: RecordedEvent, at: str) -> str | None:
         """See Rules; a change of phase that the way did not allow counts for nothing either."""

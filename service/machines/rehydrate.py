@@ -177,9 +177,8 @@ def _differences(tasks: list[_PlannedTask], last: str | None) -> Iterator[dict[s
         yield {"task": last, "line": None, "why": "the log's last task is not in the plan"}
     for number, task in enumerate(tasks):
         if task.done != (number <= place):
-            is_ahead = "done in the plan, not yet by the log"
-            why = is_ahead if task.done else "open in the plan, done by the log"
-            yield {"task": task.id, "line": task.line, "why": why}
+            why = "done in the plan, not yet by" if task.done else "open in the plan, done by"
+            yield {"task": task.id, "line": task.line, "why": f"{why} the log"}
 
 
 def _stale(state: Machine, now: str) -> str | None:

@@ -192,7 +192,6 @@ def told(findings: Sequence[Document]) -> list[str]:
 
 
 def _visit(phase: str, entered: str, status: str | None, **more: Any) -> Document:
-    """Return a stay in a phase, as an import records it."""
     known = dict.fromkeys(("started_at", "completed_at", "updated_at", "left_at"))
     return {"phase": phase, "entered_at": entered, "status": status, **known, "data": {}, **more}
 
@@ -213,10 +212,7 @@ _KNOWN = (
 
 
 def _track(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
-    """Return the machine of a track; unknown fields are kept and reported.
-
-    Its folder names it, if it lies where tracks do; the repository may have limits of its own.
-    """
+    """Its folder names a track, if it lies where tracks do; unknown fields are kept."""
     folder, named = path.resolve().parent.name, source.get("track_id")
     id_ = folder if is_track(path) else str(named or folder)
     known = limited(said.definition or shipped("conductor"), root_of(path))
@@ -291,7 +287,6 @@ _OWN = (
 
 
 def _phased(path: Path, source: Document, execution: Document, said: Sayings) -> Takeover:
-    """Return the machine of the two files; the second is empty if it is not there."""
     known = said.definition or shipped("dotagent")
     found = Takeover(str(source.get("workflow_id") or _name(path)), known, known.initial, said)
     found.place("current_phase", source.get("current_phase"), {})
@@ -355,7 +350,6 @@ _EXARCHOS_OWN = ("version", "featureId", "workflowType", "createdAt", "updatedAt
 
 
 def _feature(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
-    """Return the machine of a state file; unknown fields are kept and reported."""
     type_ = source.get("workflowType")
     usual = type_ if type_ in _TYPES else _TYPES[0]
     known = said.definition or shipped(said.meant.get(str(type_), usual))
@@ -431,24 +425,20 @@ def tracks_in(path: Path) -> list[Path]:
 def _decoded(path: Path, content: bytes) -> Document:
     """Return the JSON object of a file; raises `UnreadablePlan` with the place of the error.
 
-    Raises `UnimportableMachine` for JSON that is no object, `InvalidData` for values that no
-    event can hold.
+    Raises `UnimportableMachine`, and `InvalidData` for values that no event can hold.
     """
     from service.documents.plan_file import decode_json
 
+    found: Document = {}
     try:
-        text = content.decode("utf-8-sig")
+        found = value = decode_json(str(path), content.decode("utf-8-sig"))
+        unfit = "" if isinstance(value, dict) else f"a JSON object, found {json.dumps(value):.60}"
     except UnicodeDecodeError as error:
-        raise UnimportableMachine(
-            f"{path}: expected UTF-8, found other bytes at byte {error.start}", path=str(path)
-        ) from error
-    value: Any = decode_json(str(path), text)
-    if not isinstance(value, dict):
-        raise UnimportableMachine(
-            f"{path}: expected a JSON object, found {json.dumps(value):.60}", path=str(path)
-        )
-    canonical(value, str(path))
-    return value
+        unfit = f"UTF-8, found other bytes at byte {error.start}"
+    if unfit:
+        raise UnimportableMachine(f"{path}: expected {unfit}", path=str(path))
+    canonical(found, str(path))
+    return found
 
 
 _Reader = Callable[[Path, Document, Document, Sayings], Takeover]

@@ -187,11 +187,9 @@ OF_VISIT = frozenset({"status", "started_at", "completed_at", "last_updated", "h
 #: Names that the protocol's own writers have for a step.
 ALIASES = {"PARALLEL_EXECUTE": "EXECUTE"}
 #: Parts of the loop that the engine keeps; all else in it is others' own.
-_ENGINE = frozenset(
-    {
-        *("current_step", "step_status", "step_started_at"),
-        *("fix_cycle_count", "max_fix_cycles", CHECKPOINTS),
-    }
+_ENGINE = (
+    *("current_step", "step_status", "step_started_at"),
+    *("fix_cycle_count", "max_fix_cycles", CHECKPOINTS),
 )
 
 
@@ -276,8 +274,7 @@ def _wanted(walk: Walk, step: str) -> tuple[Any, Path_]:
     if len(set(map(repr, said.values()))) > 1:
         walk.refuses(own, said[own], f"step_status says {said[whole]!s:.40}")
         return walk.state.status, own
-    path = next(iter(said), own)
-    return said.get(path, walk.state.status), path
+    return next(((value, path) for path, value in said.items()), (walk.state.status, own))
 
 
 def _data(walk: Walk, step: str) -> Document:
@@ -340,11 +337,9 @@ TASKS = "tasks"
 #: Fields of a task that follow from its status.
 _OF_TASK = frozenset({"started_at", "completed_at", "attempts"})
 #: Fields of ``phase.json`` that the engine writes.
-_DOTAGENT_ENGINE = frozenset(
-    {
-        *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
-        *("completed_phases", "user_checkpoints", "interruption_safe", "cancelled_at", TASKS),
-    }
+_DOTAGENT_ENGINE = (
+    *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
+    *("completed_phases", "user_checkpoints", "interruption_safe", "cancelled_at", TASKS),
 )
 
 
