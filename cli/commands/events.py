@@ -30,7 +30,6 @@ from service.root.disk import system_clock, utc_text
 
 if TYPE_CHECKING:
     from service.files.inspection import Difference
-    from service.machines.inspection import FileDifference
 
 Files = list[Path] | None
 Record = dict[str, Any]
@@ -424,7 +423,7 @@ def _findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
         yield from map(_different, differences(workflow.root, known, known.current()))
 
 
-def _different(found: Difference | FileDifference) -> Record:
+def _different(found: Difference) -> Record:
     lines = unified_diff(
         found.expected.decode(errors="replace").splitlines(),
         (found.found or b"").decode(errors="replace").splitlines(),

@@ -171,7 +171,7 @@ _COMMANDS = {
     "projections": "files.report files.schemas machines.description",
     "reconciler": "briefing.rehydrate briefing.shorten context "
     "dpdispatcher.late_runner sweep.table",
-    "service": "documents.strict_yaml files.drift_commands machines.inspection "
+    "service": "documents.strict_yaml files.foreign_changes machines.inspection "
     "proofs.witness writing.report writing.workflow_service",
 }
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from eventstore.event import Actor
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.document import STAGE_FIELDS, layout_of, spelling_of
-from service.adoption.state_file import parse_time
-from service.adoption.survey import survey
+from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, layout_of, spelling_of
+from service.adoption.findings import (
+    Fields,
+    StateFindings,
+    log_findings,
+    shown,
+    time_findings,
+)
+from service.adoption.state_file import StateFile, escaped, parse_time
 from service.adoption.versions import (
+    KINDS,
     LOG,
     STATE,
     ImportFinding,
@@ -31,6 +40,7 @@ from service.adoption.versions import (
 from service.errors import RootExists
 from service.root.disk import Clock, sync_folder, utc_text, write_whole
 from service.root.root import Config, Root
+from service.root.safe_open import seen_from
 from service.writing.initialise import (
     IMPORTED,
     claim_state,
@@ -58,19 +68,27 @@ def history(sources: Sources, findings: Sequence[ImportFinding], now: str, **fac
     comes as its new lines and the state it held, so that the last event is the state on disk.
     No time is later than ``now``. ``facts`` are further fields of ``workflow.imported``.
     """
-    told = list(_versions(sources, now))
-    first = sources.versions[0].state.document
-    begin = min([_created(sources, now), *(at for _, at in told)])
+    first, last = sources.versions[0].state.document, sources.last
+    created = parse_time(first.get("created") or "", sources.zone)
+    began = created.moment if created is not None else now
+    told = list(_versions(sources, began, now))
+    offset = sources.zone.tzname(None) if sources.zone is not None else "local"
+    source: dict[str, Any] = {
+        "path": str(sources.folder),
+        "times_without_offset": offset,
+        "files": [_digest(STATE, last.state.content), _digest(LOG, last.log)],
+        "commits": [v.commit for v in sources.versions if v.commit is not None],
+    }
     beginning = p.WorkflowImported(
         document=_before_anything(first),
         layout=layout_of(first),
         events=len(told) + 1,
-        source=_source(sources),
+        source=source,
         findings=[finding.to_dict() for finding in findings],
         proposed=facts.get("consent") != "trust",
         **facts,
     )
-    return ((beginning, begin), *told)
+    return ((beginning, min([began, *(at for _, at in told)])), *told)
 
 
 def _before_anything(document: dict[str, Any]) -> dict[str, Any]:
@@ -84,35 +102,22 @@ def _before_anything(document: dict[str, Any]) -> dict[str, Any]:
     return new
 
 
-def _source(sources: Sources) -> dict[str, Any]:
-    last = sources.last
-    offset = sources.zone.tzname(None) if sources.zone is not None else "local"
-    return {
-        "path": str(sources.folder),
-        "times_without_offset": offset,
-        "files": [_digest(STATE, last.state.content), _digest(LOG, last.log)],
-        "commits": [v.commit for v in sources.versions if v.commit is not None],
-    }
-
-
 def _digest(name: str, content: bytes) -> dict[str, Any]:
     return {"path": name, "size": len(content), "sha256": sha256(content).hexdigest()}
 
 
-def _created(sources: Sources, now: str) -> str:
-    created = parse_time(sources.versions[0].state.document.get("created") or "", sources.zone)
-    return created.moment if created is not None else now
-
-
-def _versions(sources: Sources, now: str) -> Iterator[tuple[Payload, str]]:
-    latest = _created(sources, now)
+def _versions(sources: Sources, latest: str, now: str) -> Iterator[tuple[Payload, str]]:
+    """Yield the events of each version; ``latest`` is when the workflow began."""
     for version, start, kept in _new_and_kept(sources.versions):
         lasting, gone = version.entries[start:kept], version.entries[max(start, kept) :]
         for entries, in_file in ((lasting, True), (gone, False)):
             for run in runs(entries):
                 latest = run[0].time.moment if run[0].time is not None else latest
                 yield _line(run, version, kept=in_file), min(latest, now)
-        yield _state(version, sources), min(_state_time(version, sources, latest), now)
+        # A state was so by its own word, but not before what led to it.
+        updated = parse_time(version.state.document.get("updated") or "", sources.zone)
+        at = max(latest, updated.moment) if updated is not None else latest
+        yield _state(version, sources), min(at, now)
 
 
 def _new_and_kept(versions: Sequence[Version]) -> list[tuple[Version, int, int]]:
@@ -125,10 +130,14 @@ def _new_and_kept(versions: Sequence[Version]) -> list[tuple[Version, int, int]]
 
 def _line(run: Sequence[LogEntry], version: Version, *, kept: bool) -> p.LineImported:
     first, raw = run[0], [line for entry in run for line in entry.raw]
-    is_text = all(_is_text(line) for line in raw)
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    try:
+        lines = [line.decode() for line in raw]
+    except UnicodeDecodeError:
+        lines, encoding = [b64encode(line).decode() for line in raw], "base64"
     return p.LineImported(
-        raw=[line.decode() if is_text else b64encode(line).decode() for line in raw],
-        encoding="utf-8" if is_text else "base64",
+        raw=lines,
+        encoding=encoding,
         ended=run[-1].ended,
         text=first.text,
         typed_at=first.time.text if first.time is not None else None,
@@ -142,14 +151,6 @@ def _line(run: Sequence[LogEntry], version: Version, *, kept: bool) -> p.LineImp
         session=first.session,
         workflow_completed=first.workflow_completed,
     )
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _state(version: Version, sources: Sources) -> p.StateImported:
@@ -166,10 +167,148 @@ def _state(version: Version, sources: Sources) -> p.StateImported:
     return p.StateImported(document=document, layout=layout, spelling=spelling, source=source)
 
 
-def _state_time(version: Version, sources: Sources, latest: str) -> str:
-    """Return when a state was so: by its own word, but not before what led to it."""
-    updated = parse_time(version.state.document.get("updated") or "", sources.zone)
-    return max(latest, updated.moment) if updated is not None else latest
+_OF_WORKFLOW = ("version", "experiment_design", "workflow_plan", "default_backend")
+Change = tuple[str, str, str | None]
+"""JSON pointer in the newer version, what changed, the stage."""
+
+
+def _changes(before: StateFile, now: StateFile) -> Iterator[Change]:
+    """Yield what changed from ``before`` to ``now`` without an amendment."""
+    known = {record["id"] for record in before.document.get("amendments") or []}
+    amended = [r for r in now.document.get("amendments") or [] if r["id"] not in known]
+    for field in () if amended else _OF_WORKFLOW:
+        yield from _changed(f"/{field}", field, before.document, now.document, field, None)
+    if not any("backend_profiles" in (record.get("changes") or {}) for record in amended):
+        old, new = (state.document.get("backend_profiles") or {} for state in (before, now))
+        yield from _changed_keys("/backend_profiles", "backend_profiles", old, new, None)
+    yield from _changed_stages(before, now, amended)
+
+
+def _changed_stages(before: StateFile, now: StateFile, amended: list[Fields]) -> Iterator[Change]:
+    old = {stage["id"]: stage for stage in before.stages}
+    new = {stage["id"]: stage for stage in now.stages}
+    for id_, stage in old.items():
+        if id_ not in new:
+            yield "/stages", f"{id_} removed ({stage.get('name')})", id_
+    for index, stage in enumerate(now.stages):
+        id_ = stage["id"]
+        if id_ in old:
+            yield from _stage(f"/stages/{index}", old[id_], stage, amended)
+        elif not any(record.get("type") == "stage_insert" for record in amended):
+            yield f"/stages/{index}", f"{id_} added ({stage.get('name')})", id_
+
+
+def _stage(place: str, old: Fields, new: Fields, amended: list[Fields]) -> Iterator[Change]:
+    for field in (name for name in dict.fromkeys([*old, *new]) if name in DEFINITIONAL):
+        if any(_covers(record, new["id"], field) for record in amended):
+            continue
+        if field != "parameters":
+            yield from _changed(f"{place}/{field}", field, old, new, field, new["id"])
+            continue
+        values = old.get(field) or {}, new.get(field) or {}
+        yield from _changed_keys(f"{place}/{field}", field, *values, new["id"])
+
+
+def _covers(record: Fields, stage: str, field: str) -> bool:
+    if record.get("stage_id") not in (None, stage) and field != "depends_on":
+        return False
+    return field in (record.get("changes") or {}) or record.get("type") == "stage_insert"
+
+
+def _changed_keys(
+    pointer: str, name: str, old: Fields, new: Fields, stage: str | None
+) -> Iterator[Change]:
+    for key in dict.fromkeys([*old, *new]):
+        yield from _changed(f"{pointer}/{escaped(key)}", f"{name}.{key}", old, new, key, stage)
+
+
+def _changed(
+    pointer: str, name: str, old: Fields, new: Fields, key: str, stage: str | None
+) -> Iterator[Change]:
+    if (key in old, old.get(key)) != (key in new, new.get(key)):
+        before, now = (shown(values[key]) if key in values else "(none)" for values in (old, new))
+        yield pointer, f"{name}: {before} -> {now}", stage
+
+
+_REPORT = re.compile(r"\bReport: (\S+)")
+
+
+def _disk_findings(version: Version, folder: Path) -> Iterator[ImportFinding]:
+    """Yield the outputs, the report and the machine files that are named and not there."""
+    state = version.state
+    for index, stage in enumerate(state.stages):
+        named = stage.get("outputs") or [] if stage.get("status") == "completed" else []
+        for number, output in enumerate(named):
+            if not _is_there(folder, output):
+                line = state.line(f"/stages/{index}/outputs/{number}")
+                yield ImportFinding("missing_output", STATE, line, output, stage["id"])
+    reports = [(entry, _REPORT.search(entry.text)) for entry in version.entries]
+    ends = [(entry, name[1]) for entry, name in reports if name and entry.workflow_completed]
+    # The last report alone: one of an earlier end may have made room for it.
+    for entry, name in ends[-1:]:
+        if not _is_there(folder, name):
+            yield ImportFinding("missing_report", LOG, entry.line, name)
+    for key, profile in (state.document.get("backend_profiles") or {}).items():
+        path = profile.get("config_path")
+        if isinstance(path, str) and path and not seen_from(folder, path).exists():
+            line = state.line(f"/backend_profiles/{escaped(key)}/config_path")
+            yield ImportFinding("missing_machine", STATE, line, path)
+
+
+def _is_there(folder: Path, path: str) -> bool:
+    return os.path.exists(folder / path)  # noqa: PTH110 - a path may be too long to look
+
+
+def survey(sources: Sources) -> list[ImportFinding]:
+    """Return every finding, those that matter most first, then by version and place."""
+    versions = sources.versions
+    found = list(sources.unreadable)
+    for name in dict.fromkeys(version.workflow for version in sources.foreign):
+        own = [version for version in sources.foreign if version.workflow == name]
+        place, commit = own[0].state.line("/workflow_id"), own[0].commit
+        other = ImportFinding("other_workflow", STATE, place, name, commit=commit, count=len(own))
+        found.append(other)
+    for number, version in enumerate(versions):
+        before = versions[number - 1] if number else None
+        here = _since(before, version)
+        if number + 1 == len(versions) or _is_rewritten(version, versions[number + 1]):
+            here += log_findings(version) + StateFindings(version, sources.zone).all()
+        found += _sorted(here, version)
+    found += _sorted(list(_disk_findings(sources.last, sources.folder)), sources.last)
+    order = list(KINDS)
+    return sorted(found, key=lambda finding: order.index(finding.kind))
+
+
+def _since(before: Version | None, now: Version) -> list[ImportFinding]:
+    """Return what is new in a version: its lines' times, its changes of definitions."""
+    start = common_start(before.entries, now.entries) if before is not None else 0
+    found = list(time_findings(now.entries[start:], now.known_at))
+    if before is None:
+        return found
+    created = [version.state.document.get("created") for version in (before, now)]
+    # Another life: nothing of the log is left, or nothing was for a while.
+    if created[0] != created[1] and (now.after_gap or start == 0):
+        evidence = f"created {created[0]}, then {created[1]}; {len(before.entries)} entries before"
+        return [*found, ImportFinding("begun_anew", STATE, now.state.line("/created"), evidence)]
+    if _is_rewritten(before, now):
+        gone = before.entries[start:]
+        first = now.entries[start].line if start < len(now.entries) else 1
+        evidence = f"{len(gone)} entries, the first: {gone[0].text:.100}"
+        found.append(ImportFinding("rewritten_log", LOG, first, evidence, count=len(gone)))
+    changes = _changes(before.state, now.state)
+    return found + [
+        ImportFinding("unamended_change", STATE, now.state.line(pointer), evidence, stage)
+        for pointer, evidence, stage in changes
+    ]
+
+
+def _is_rewritten(before: Version, now: Version) -> bool:
+    return common_start(before.entries, now.entries) < len(before.entries)
+
+
+def _sorted(found: Sequence[ImportFinding], version: Version) -> list[ImportFinding]:
+    placed = [replace(finding, commit=finding.commit or version.commit) for finding in found]
+    return sorted(placed, key=lambda f: (f.file, f.line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +338,18 @@ def adopt(
     already.
     """
     findings = tuple(survey(sources))
-    _refuse_strangers(root, sources)
+    is_here = root.path.resolve() == sources.folder.resolve()
+    has_files = any((root.path / name).exists() for name in (STATE, LOG))
+    if has_files and not (is_here or root.config_file.exists()):
+        raise RootExists(root.path, None)
     place = identity(root.path) if root.path.exists() else {}
-    planned = history(sources, findings, utc_text(clock()), root=place, **facts)
-    planned = (*planned, *_files(root, sources, planned, rests_of, utc_text(clock())))
+    now = utc_text(clock())
+    planned = history(sources, findings, now, root=place, **facts)
+    if is_here:
+        # In another folder than the imported one there are no files that anything rests on.
+        state = planned_state(planned)
+        rests = dict(rests_of(root.path, state))
+        planned = (*planned, *files_recorded(root.path, state, now, attempts=rests))
     workflow = str(sources.last.state.document["workflow_id"])
     if options.dry_run:
         refuse_second(root)
@@ -214,8 +361,7 @@ def adopt(
         if first is not None:
             return first
         expect_nothing(service.log.stream, options)
-        _keep(root, sources)
-        _claim_files(service, sources)
+        _keep(service, sources)
         outcome = service.acting_as("import").take_over(planned, options)
         if outcome.state.consent == "signature":
             service.log.approvals.pin(outcome.state)
@@ -227,44 +373,16 @@ def adopt(
     return ImportResult(sources, findings, outcome)
 
 
-def _files(
-    root: Root,
-    sources: Sources,
-    planned: Planned,
-    rests_of: Callable[[Path, Workflow], Mapping[str, Any]],
-    now: str,
-) -> Planned:
-    """Return the event of the files that the definition runs and attempts rest on, if any is here.
-
-    In another folder than the imported one there are none of them.
-    """
-    if root.path.resolve() != sources.folder.resolve():
-        return ()
-    state = planned_state(planned)
-    return files_recorded(root.path, state, now, attempts=dict(rests_of(root.path, state)))
-
-
-def _refuse_strangers(root: Root, sources: Sources) -> None:
-    if root.path.resolve() == sources.folder.resolve():
-        return
-    if not root.config_file.exists() and any((root.path / n).exists() for n in (STATE, LOG)):
-        raise RootExists(root.path, None)
-
-
-def _keep(root: Root, sources: Sources) -> None:
-    """Keep the sources byte for byte under ``.wfctl/imported/``."""
+def _keep(service: Service, sources: Sources) -> None:
+    """Keep the sources byte for byte in ``.wfctl/imported/``, and let the files be gone on with."""
+    root, last = service.root, sources.last
     folder = root.folder / IMPORTED
     folder.mkdir(exist_ok=True)
     sync_folder(root.folder)
-    write_whole(folder / STATE, sources.last.state.content)
-    if sources.last.has_log:
-        write_whole(folder / LOG, sources.last.log)
-
-
-def _claim_files(service: Service, sources: Sources) -> None:
-    """Let the files be gone on with: the log's lines are recorded, the state is none of drift."""
-    root, content = service.root, sources.last.state.content
+    write_whole(folder / STATE, last.state.content)
+    if last.has_log:
+        write_whole(folder / LOG, last.log)
     if not (root.path / LOG).exists():
-        write_whole(root.path / LOG, sources.last.log)
+        write_whole(root.path / LOG, last.log)
     if (root.path / STATE).exists():
-        claim_state(service, content)
+        claim_state(service, last.state.content)

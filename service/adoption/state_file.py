@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -24,14 +24,10 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|(?P<constant>-?Infinity|NaN)', re.DOTALL
 def lines_of(text: str) -> dict[str, int]:
     """Return JSON pointer (RFC 6901) → line, from 1, of every value of a valid JSON text."""
     line, last, found = 1, 0, {}
-    for pointer, position in _walk(text):
+    for pointer, position in _value(text, _skip(text, 0), "")[1]:
         line += text.count("\n", last, position)
         found[pointer], last = line, position
     return found
-
-
-def _walk(text: str) -> Iterator[tuple[str, int]]:
-    yield from _value(text, _skip(text, 0), "")[1]
 
 
 def _value(text: str, start: int, pointer: str) -> tuple[int, list[tuple[str, int]]]:
@@ -46,7 +42,7 @@ def _value(text: str, start: int, pointer: str) -> tuple[int, list[tuple[str, in
         if text[start] == "{":
             name, position = _DECODER.raw_decode(text, position)
             position = _skip(text, _skip(text, position) + 1)
-        child = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+        child = f"{pointer}/{escaped(name)}"
         position, inner = _value(text, position, child)
         places += [(child, begin), *inner[1:]]
         position = _skip(text, position)
@@ -61,16 +57,18 @@ def _skip(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-def place_of_constant(text: str) -> tuple[int, int] | None:
-    """Return line and column, from 1, of the first NaN or Infinity, None where there is none."""
-    for token in _TOKEN.finditer(text):
-        if token["constant"]:
-            start = token.start()
-            return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
-    return None
+def escaped(key: str) -> str:
+    """Return a key as a JSON pointer has it."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
-def depth_of(text: str) -> int:
+def _place(text: str | bytes, position: int) -> tuple[int, int]:
+    """Return line and column of a position, from 1."""
+    newline: Any = b"\n" if isinstance(text, bytes) else "\n"
+    return text.count(newline, 0, position) + 1, position - text.rfind(newline, 0, position)
+
+
+def _depth(text: str) -> int:
     """Return how deep objects and arrays are nested at most; the text need not be valid."""
     deepest = depth = 0
     for bracket in re.sub(r'"(?:\\.|[^"\\])*"|[^\[\]{}"]+', "", text, flags=re.DOTALL):
@@ -79,20 +77,19 @@ def depth_of(text: str) -> int:
     return deepest
 
 
-#: Documents nested deeper are none of a workflow.
+#: Documents nested deeper are not of a workflow.
 _DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A version of the state: its document, its bytes, and where things stand in it."""
+    """A version of the state: its bytes, its document, and where things stand in it."""
 
-    name: str
     content: bytes
     document: dict[str, Any]
     lines: dict[str, int]
     #: Pointers of the paths that had names: ``{"film": "stage-1/film.xyz"}``, taken as a list.
-    named: tuple[str, ...] = ()
+    named: Sequence[str] = ()
 
     def line(self, pointer: str) -> int:
         """Return the line of a value, or of the nearest thing around it."""
@@ -112,52 +109,38 @@ def read_state(name: str, content: bytes) -> StateFile:
 
     Raises `UnreadablePlan` with line and column, or `UnimportableState` with every problem.
     """
-    text = _text(name, content)
-    document = _decode(name, text)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        why = f"byte {content[error.start]:#04x}"
+        raise UnreadablePlan(name, "UTF-8", why, *_place(content, error.start)) from error
+    document, named = _decode(name, text), list[str]()
     lines = lines_of(text)
-    document, named = _listed(document)
-    state = StateFile(name, content, document, lines, named)
-    found = [*problems(document)] or [*_unportable(document, "")]
-    if found:
-        raise UnimportableState(
-            name, [f"line {state.line(p)}, {p or '/'}: {why}" for p, why in found]
-        )
+    stages = document.get("stages") if isinstance(document, dict) else None
+    if isinstance(stages, list):
+        found = [with_listed_paths(stage) for stage in stages]
+        document = {**document, "stages": [stage for stage, _ in found]}
+        named = [f"/stages/{n}/{field}" for n, (_, fields) in enumerate(found) for field in fields]
+    state = StateFile(content, document, lines, named)
+    wrong = [*problems(document)] or [*_unportable(document, "")]
+    if wrong:
+        said = [f"line {state.line(place)}, {place or '/'}: {why}" for place, why in wrong]
+        raise UnimportableState(name, said)
     return state
 
 
-def _listed(document: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the document with the paths of its stages as lists, and where they had names."""
-    stages = document.get("stages") if isinstance(document, dict) else None
-    if not isinstance(stages, list):
-        return document, ()
-    found = [with_listed_paths(stage) for stage in stages]
-    named = [
-        f"/stages/{index}/{field}" for index, (_, fields) in enumerate(found) for field in fields
-    ]
-    return {**document, "stages": [stage for stage, _ in found]}, tuple(named)
-
-
-def _text(name: str, content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - content.rfind(b"\n", 0, error.start)
-        why = f"byte {content[error.start]:#04x}"
-        raise UnreadablePlan(name, "UTF-8", why, line, column) from error
-
-
 def _decode(name: str, text: str) -> Any:
-    if depth_of(text) > _DEPTH:
+    if _depth(text) > _DEPTH:
         raise UnimportableState(name, [f"nested deeper than {_DEPTH} levels"])
-    constant = place_of_constant(text)
     try:
         return decode_json(name, text)
     except UnreadablePlan as error:
-        if constant is None or error.data["line"] is not None:
+        constants = (token.start() for token in _TOKEN.finditer(text) if token["constant"])
+        first = next(constants, None)
+        if first is None or error.data["line"] is not None:
             raise
         why = "NaN and Infinity are no JSON numbers"
-        raise UnreadablePlan(name, "JSON", why, *constant) from error
+        raise UnreadablePlan(name, "JSON", why, *_place(text, first)) from error
 
 
 def _unportable(value: Any, place: str) -> Iterator[tuple[str, str]]:
@@ -165,7 +148,7 @@ def _unportable(value: Any, place: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, child in value.items():
             yield from _unportable(key, place)
-            yield from _unportable(child, f"{place}/{key.replace('~', '~0').replace('/', '~1')}")
+            yield from _unportable(child, f"{place}/{escaped(key)}")
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _unportable(child, f"{place}/{index}")
@@ -195,11 +178,6 @@ class TypedTime:
     has_seconds: bool
     #: The offset that was typed with it, None where none was.
     offset: tzinfo | None
-
-    @property
-    def wall_clock(self) -> str:
-        """What the clock on the wall showed, to the minute: ``YYYY-MM-DDTHH:MM``."""
-        return self.text[:16].replace(" ", "T")
 
     def is_before(self, other: TypedTime) -> bool:
         """Whether it is earlier, by as much of both as was typed."""

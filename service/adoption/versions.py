@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -60,26 +60,20 @@ def read_entries(
 
     ``stages`` are those of the state: a line may begin with the id of one, or with its name.
     """
-    known = _known(stages)
-    lines = content.split(b"\n")
-    torn = lines.pop() if lines else b""
+    names = [str(stage.get("name") or "") for stage in stages]
+    alone = {n: str(s["id"]) for n, s in zip(names, stages, strict=True) if names.count(n) == 1}
+    meant = alone | {str(stage["id"]): str(stage["id"]) for stage in stages}
+    known = {word: meant[word] for word in sorted(meant, key=len, reverse=True) if word}
     entries: list[LogEntry] = []
-    for number, line in enumerate([*lines, *([torn] if torn else [])], 1):
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
         if entries and not line.strip():
             entries[-1] = replace(entries[-1], raw=(*entries[-1].raw, line))
         else:
             entries.append(_entry(number, line, zone, known))
-    if torn:
+    if lines[-1]:
         entries[-1] = replace(entries[-1], ended=False)
     return entries
-
-
-def _known(stages: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return by what a line may call a stage its id, longest first: ids, and names of one alone."""
-    names = [str(stage.get("name") or "") for stage in stages]
-    alone = {n: str(s["id"]) for n, s in zip(names, stages, strict=True) if names.count(n) == 1}
-    known = alone | {str(stage["id"]): str(stage["id"]) for stage in stages}
-    return {word: known[word] for word in sorted(known, key=len, reverse=True) if word}
 
 
 def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, str]) -> LogEntry:
@@ -88,21 +82,16 @@ def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, st
     time = parse_time(bracket[1], zone) if bracket else None
     if bracket and time is not None:
         text = bracket[2]
-    return _said(LogEntry(number, (line,), text, time), known)
-
-
-def _said(entry: LogEntry, known: Mapping[str, str]) -> LogEntry:
-    session = _SESSION.match(entry.text)
+    entry = LogEntry(number, (line,), text, time)
+    session = _SESSION.match(text)
     if session:
         return replace(entry, session=int(session[1]))
-    if entry.text.startswith("Workflow completed"):
+    if text.startswith("Workflow completed"):
         return replace(entry, workflow_completed=True)
-    found = _of_stage(entry.text, known)
-    if found is None:
+    stage, said = _of_stage(text, known)
+    if stage is None:
         return entry
-    stage, said = found
-    words = _STATUS.findall(said)
-    retry = _RETRY.match(said)
+    words, retry = _STATUS.findall(said), _RETRY.match(said)
     return replace(
         entry,
         stage=stage,
@@ -112,7 +101,7 @@ def _said(entry: LogEntry, known: Mapping[str, str]) -> LogEntry:
     )
 
 
-def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str, str] | None:
+def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the stage that a line is about, and what the line says of it; None for no stage."""
     numbered = _STAGE.match(text)
     if numbered is not None and (numbered[1] in known or not known):
@@ -121,7 +110,7 @@ def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str, str] | None:
         said = _BEHIND.match(text, len(word)) if text.startswith(word) else None
         if said is not None:
             return stage, said[1]
-    return (numbered[1], numbered[2]) if numbered is not None else None
+    return (numbered[1], numbered[2]) if numbered is not None else (None, "")
 
 
 def runs(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
@@ -194,16 +183,9 @@ class ImportFinding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "kind": self.kind,
-            "file": self.file,
-            "line": self.line,
-            "last_line": self.last_line or self.line,
-            "count": self.count,
-            "stage": self.stage,
-            "commit": self.commit,
-            "evidence": self.evidence,
-        }
+        order = ("kind", "file", "line", "last_line", "count", "stage", "commit", "evidence")
+        known = {**asdict(self), "last_line": self.last_line or self.line}
+        return {name: known[name] for name in order}
 
 
 STATE = "workflow-state.json"
@@ -258,8 +240,15 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
     clock as the log's first entry, else the local one. ``now`` is the time now, the log's form.
     Raises `NotFound`, `UnreadablePlan`, `UnimportableState`.
     """
-    state = read_state(STATE, _content(folder, STATE))
-    log = content_within(folder, LOG)
+    content, log = content_within(folder, STATE), content_within(folder, LOG)
+    if content is None:
+        raise NotFound(
+            f"no {STATE} in {folder}; expected a folder with {STATE}, and {LOG} where there is "
+            "one. Nothing was written.",
+            folder=str(folder),
+            file=STATE,
+        )
+    state = read_state(STATE, content)
     zone = zone or _zone(state, log or b"")
     last = _version(state, log, zone, now, None)
     versions: list[Version] = []
@@ -272,24 +261,12 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
             unreadable.append(ImportFinding("unreadable_version", STATE, line, why, commit=commit))
         else:
             versions.append(replace(version, after_gap=after_gap))
-    if versions and (versions[-1].state.content, versions[-1].log) == (state.content, log or b""):
+    if versions and (versions[-1].state.content, versions[-1].log) == (content, log or b""):
         same = versions.pop()
         last = replace(last, known_at=same.known_at, after_gap=same.after_gap)
     own = (version for version in versions if version.workflow == last.workflow)
     foreign = (version for version in versions if version.workflow != last.workflow)
     return Sources(folder, (*own, last), zone, tuple(unreadable), tuple(foreign))
-
-
-def _content(folder: Path, name: str) -> bytes:
-    content = content_within(folder, name)
-    if content is None:
-        raise NotFound(
-            f"no {name} in {folder}; expected a folder with {STATE}, and {LOG} where there is one. "
-            "Nothing was written.",
-            folder=str(folder),
-            file=name,
-        )
-    return content
 
 
 def _version(
@@ -303,9 +280,10 @@ def _zone(state: StateFile, log: bytes) -> tzinfo | None:
     """Return the zone of ``created`` where the log's first entry shows the same clock."""
     first = next((e.time for e in read_entries(log, UTC) if e.time is not None), None)
     created = parse_time(state.document.get("created") or "", None)
-    if first is None or created is None or first.wall_clock != created.wall_clock:
+    if first is None or created is None:
         return None
-    return created.offset
+    clocks = {time.text[:16].replace(" ", "T") for time in (first, created)}
+    return created.offset if len(clocks) == 1 else None
 
 
 def _commits(folder: Path) -> Iterator[tuple[str, str, bytes, bytes | None, bool]]:
@@ -324,10 +302,9 @@ def _commits(folder: Path) -> Iterator[tuple[str, str, bytes, bytes | None, bool
 
 
 def _blob(folder: Path, commit: str, name: str) -> bytes | None:
-    place = f"{commit}:./{name}"
     if not _git(folder, "ls-tree", "--name-only", commit, f"./{name}").strip():
         return None
-    return _git(folder, "cat-file", "blob", place)
+    return _git(folder, "cat-file", "blob", f"{commit}:./{name}")
 
 
 def _git(folder: Path, *arguments: str) -> bytes:

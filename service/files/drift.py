@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from eventstore.event import RecordedEvent
 from eventstore.private import require_bearable
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
-from projections.files import progress_log, state_document
+from projections.files import state_document
 from projections.files.progress_log import LogPiece, joined, piece
 from service.reading.log import WorkflowLog
 from service.root.disk import Mark, common_start, content_of, mark_of, write_whole
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from projections.files.document_diff import FieldDifference
 
 
+Listed: TypeAlias = "FieldDifference | dict[str, Any]"
+"""A difference between two versions of a file: of a field, or of a run of lines."""
 #: A drift lists so many differences; all of them can be had from the version that is kept.
-LISTED = 200
+_LISTED = 200
 #: A value whose JSON is longer (bytes) is listed by its digest.
 _LONGEST = 4_096
 #: More lines than these are not laid beside each other one by one.
@@ -42,7 +44,7 @@ def keep(root: Root, name: str, found: bytes) -> str:
 
 
 def kept_before(root: Root, name: str, sha: str) -> bytes | None:
-    """Return bytes that were kept under ``name``, by their SHA-256 in hex; None where none were."""
+    """Return bytes that were kept under ``name``, by their SHA-256 in hex; None if none were."""
     found = content_of(_place(root, name, sha))
     return found if found is not None and digest(found) == sha else None
 
@@ -58,57 +60,37 @@ def is_half_mended(
     if found is None:
         return False
     same = common_start(found, expected)
-    return any(
-        (content_of(_place(root, name, sha or "")) or b"")[same:].startswith(found[same:])
-        for sha in known
-    )
+    kept = (content_of(_place(root, name, sha or "")) or b"" for sha in known)
+    return any(one[same:].startswith(found[same:]) for one in kept)
 
 
-def of_state(root: Root, base: Workflow, found: bytes | None) -> p.DriftDetected:
-    """Keep a foreign ``workflow-state.json`` and say what differs from the one at ``base``."""
-
-    def listed(found: bytes) -> list[dict[str, Any]] | None:
-        differences = state_differences(base, found)
-        return [recordable(one) for one in differences] if differences is not None else None
-
-    expected = state_document.render(base)
-    return _detected(root, state_document.FILE_NAME, base.head, expected, found, listed)
-
-
-def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.DriftDetected:
-    """Keep a ``progress.log`` in which something else than the end was changed."""
-
-    def listed(found: bytes) -> list[dict[str, Any]]:
-        return [
-            {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
-            for entry in line_differences(expected, found)
-        ]
-
-    return _detected(root, progress_log.FILE_NAME, base, expected, found, listed)
-
-
-def _detected(
+def detected(
     root: Root,
-    name: str,
+    file: str,
     base: int,
     expected: bytes,
     found: bytes | None,
-    listed: Callable[[bytes], list[dict[str, Any]] | None],
+    listed: Callable[[bytes], Sequence[Listed] | None],
+    name: str | None = None,
 ) -> p.DriftDetected:
-    """Say what was done to a file; ``listed`` returns the differences, None for unreadable."""
+    """Say what was done to a file; a foreign version is kept under ``name``, else the file's.
+
+    ``listed`` returns the differences, None for a file that cannot be read.
+    """
     if found is None:
-        return p.DriftDetected(file=name, kind="missing", base=base)
+        return p.DriftDetected(file=file, kind="missing", base=base)
+    sha = digest(found)
     if expected.startswith(found):
-        return p.DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
+        return p.DriftDetected(file=file, kind="truncated", base=base, found_sha256=sha)
     every = listed(found)
     return p.DriftDetected(
-        file=name,
+        file=file,
         kind="unreadable" if every is None else "changed",
         base=base,
-        kept_as=keep(root, name, found),
-        found_sha256=digest(found),
-        differences=(every or [])[:LISTED],
-        more=max(len(every or []) - LISTED, 0),
+        kept_as=keep(root, name or file, found),
+        found_sha256=sha,
+        differences=[recordable(one) for one in list(every or ())[:_LISTED]],
+        more=max(len(every or ()) - _LISTED, 0),
     )
 
 
@@ -135,31 +117,38 @@ def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
     before, after = before[start:], after[start:]
     end = common_start(before[::-1], after[::-1])
     before, after = before[: len(before) - end], after[: len(after) - end]
+    runs = [("replace", 0, len(before), 0, len(after))]
+    if len(before) + len(after) <= _COMPARED:
+        from difflib import SequenceMatcher
+
+        codes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        # Bytes that do not show in the text, such as the end of a line, differ all the same.
+        runs = [run for run in codes if run[0] != "equal"] or [("bytes", 0, 0, 0, 0)]
     return [
         {"kind": kind, "line": start + i + 1, "old": before[i:j], "new": after[k:m]}
-        for kind, i, j, k, m in _runs(before, after)
+        for kind, i, j, k, m in runs
     ]
 
 
-def _runs(before: list[str], after: list[str]) -> list[tuple[str, int, int, int, int]]:
-    if len(before) + len(after) > _COMPARED:
-        return [("replace", 0, len(before), 0, len(after))]
-    from difflib import SequenceMatcher
-
-    runs = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    # Bytes that do not show in the text, such as the end of a line, differ all the same.
-    return [run for run in runs if run[0] != "equal"] or [("bytes", 0, 0, 0, 0)]
-
-
-def recordable(difference: FieldDifference) -> dict[str, Any]:
+def recordable(difference: Listed) -> dict[str, Any]:
     """Return a difference as an event can hold it, whatever the values are."""
-    return {
-        "stage": difference.stage if difference.stage is None else _storable(difference.stage),
-        "path": [_storable(step) for step in difference.path],
-        "kind": difference.kind,
-        "old": _storable(difference.old),
-        "new": _storable(difference.new),
-    }
+    known = difference if isinstance(difference, dict) else difference._asdict()
+    held = {name: _storable(value) for name, value in known.items()}
+    # Its steps are held one by one: only one of them may be too long.
+    return held if "path" not in known else {**held, "path": [*map(_storable, known["path"])]}
+
+
+def parts(
+    one: FieldDifference, is_whole: Callable[[FieldDifference], bool]
+) -> Iterator[FieldDifference]:
+    """Take apart an object that came or went, as deep as ``is_whole`` does not stop it."""
+    side = {"added": "new", "removed": "old"}.get(one.kind)
+    value = getattr(one, side) if side is not None else None
+    if side is None or not isinstance(value, dict) or is_whole(one):
+        yield one
+        return
+    for key, held in value.items():
+        yield from parts(one._replace(path=(*one.path, key), **{side: held}), is_whole)
 
 
 def _storable(value: Any) -> Any:
@@ -237,12 +226,11 @@ def _is_torn(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
 
 def notes(foreign: Sequence[ForeignBytes]) -> list[p.NoteLogged]:
     """Return the notes that record somebody else's bytes, exactly and in order."""
-    return [_note(after, part) for after, content in foreign for part in _parts(content)]
-
-
-def _parts(content: bytes) -> Iterator[bytes]:
-    for start in range(0, len(content), _PART):
-        yield content[start : start + _PART]
+    return [
+        _note(after, content[start : start + _PART])
+        for after, content in foreign
+        for start in range(0, len(content), _PART)
+    ]
 
 
 def _note(after: int, content: bytes) -> p.NoteLogged:
@@ -250,16 +238,12 @@ def _note(after: int, content: bytes) -> p.NoteLogged:
     shown = "".join(
         c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text
     )
-    shown = shown or "(an empty line)"
-    exact = f"{shown}\n".encode() == content
-    raw = None if exact else _in_base64(content)
+    shown, raw = shown or "(an empty line)", None
+    if f"{shown}\n".encode() != content:
+        from base64 import b64encode  # few lines need it
+
+        raw = b64encode(content).decode()
     return p.NoteLogged(text=shown, kind="external", after=after, raw=raw)
-
-
-def _in_base64(content: bytes) -> str:
-    from base64 import b64encode  # few lines need it
-
-    return b64encode(content).decode()
 
 
 class LogView(NamedTuple):
@@ -289,46 +273,34 @@ def look(root: Path, name: str, left: Synced | None, *, thorough: bool = False) 
         mark = mark_of(os.fstat(descriptor))
         if left is None:
             return LogView(True, b"", file.read(), mark)
-        if mark == left.mark and not thorough:
-            file.seek(left.base)
-            return _trusted(file.read(), left, mark)
-        return _verified(file.read(), left, mark)
-
-
-def _trusted(newer: bytes, left: Synced, mark: Mark) -> LogView:
-    length = left.size - left.base
-    intact = digest(newer[:length]) == left.sha256
-    return LogView(intact, newer[:length], newer[length:], mark)
-
-
-def _verified(content: bytes, left: Synced, mark: Mark) -> LogView:
+        is_trusted = mark == left.mark and not thorough
+        file.seek(left.base if is_trusted else 0)
+        content = file.read()
+    if is_trusted:
+        length = left.size - left.base
+        newer, tail = content[:length], content[length:]
+        return LogView(digest(newer) == left.sha256, newer, tail, mark)
     newer, tail = content[left.base : left.size], content[left.size :]
     return LogView(left.shows(content), newer, tail, mark)
 
 
-def left_now(before: Synced, view: LogView, added: bytes, version: int, mark: Mark) -> Synced:
-    """Return what to remember of the file once it was looked at and ``added`` was appended."""
+def left_now(
+    root: Path, name: str, before: Synced, view: LogView, added: bytes, version: int, mark: Mark
+) -> Synced:
+    """Return what to remember of the file once it was looked at and ``added`` was appended.
+
+    Its newer part is joined to the older one, once it is long enough.
+    """
     part = view.newer + view.tail + added
-    fresh = part.endswith(b"\n") if part else before.fresh
-    return replace(
-        before,
-        version=version,
-        size=before.base + len(part),
-        sha256=digest(part),
-        mark=mark,
-        fresh=fresh,
-    )
-
-
-def joined_up(root: Path, name: str, left: Synced) -> Synced:
-    """Return ``left`` with its newer part joined to the older one, once it is long enough."""
-    if left.size - left.base <= NEWER_PART:
+    size, fresh = before.base + len(part), part.endswith(b"\n") if part else before.fresh
+    left = replace(before, version=version, size=size, sha256=digest(part), mark=mark, fresh=fresh)
+    if len(part) <= NEWER_PART:
         return left
-    content = (content_within(root, name) or b"")[: left.size]
+    content = (content_within(root, name) or b"")[:size]
     if not left.shows(content):
         # Somebody changed the older part unseen: without a mark, the next look is thorough.
         return replace(left, mark=[])
-    return replace(left, base=left.size, base_sha256=digest(content), sha256=digest(b""))
+    return replace(left, base=size, base_sha256=digest(content), sha256=digest(b""))
 
 
 @dataclass(slots=True)
@@ -343,15 +315,6 @@ class Trail:
     detected: dict[str, list[str | None]] = field(default_factory=dict)
     state: Workflow | None = None
 
-    def add(self, event: RecordedEvent, state: Workflow, shown: int) -> None:
-        """Take in an event; the lines up to version ``shown`` are in the file already."""
-        part = piece(event, state) if event.version > shown else None
-        if part is not None:
-            self.pieces.append(part)
-        if event.type == "drift.detected":
-            self.detected.setdefault(event.data["file"], []).append(event.data["found_sha256"])
-        self.state = state
-
 
 def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
     """Return what came after version ``after``; ``start``: the state there, where it is known.
@@ -359,9 +322,15 @@ def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> T
     The state is the one that the pieces lead to. Asked for once they are read, it could be a newer
     one, as others append meanwhile, and a file that lacks their lines would count as showing them.
     """
-    if start is None and after:
-        start = log.state(after)
+    start = log.state(after) if start is None and after else start
     return whole(log.steps(after, start), start, shown)
+
+
+def is_ours(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
+    """Whether ``workflow-state.json`` is as it was left, or shows a version after that."""
+    if found is None or left is None:
+        return left is None and (found is None or was_written(log, 0, found))
+    return left.sha256 == digest(found) or was_written(log, left.version, found)
 
 
 def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
@@ -375,9 +344,14 @@ def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
 def whole(
     steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
 ) -> Trail:
-    """Return the trail of all steps, from the state ``start``."""
+    """Return the trail of all steps, from ``start``; the file has the lines up to ``shown``."""
     found = Trail(state=start)
     for event, state in steps:
-        found.add(event, state, shown)
+        part = piece(event, state) if event.version > shown else None
+        if part is not None:
+            found.pieces.append(part)
+        if event.type == "drift.detected":
+            found.detected.setdefault(event.data["file"], []).append(event.data["found_sha256"])
+        found.state = state
     found.pieces.sort(key=lambda part: part.place)
     return found

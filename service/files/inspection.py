@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore.private import NotRegular, TooLarge
-from lifecycle.state.workflow import Drift, Workflow
+from lifecycle.state.workflow import Drift
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, joined
 from projections.words.account import EDITED
-from service.files.drift import ForeignBytes, align, look, trail, was_written, whole
+from service.files.drift import ForeignBytes, align, is_ours, look, trail, was_written, whole
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import newest
 from service.root.root import Root
 from service.root.safe_open import OutsideRoot, content_within
-from service.root.sync import Sync, Synced, caught_up, digest
+from service.root.sync import Sync, Synced, caught_up
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
+_MISSING = "is missing; the next write command writes it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,23 @@ class FilesInspection:
     def differences(self) -> list[Difference]:
         """Compare the files with the log, whole, folded from its first event."""
         sync, since = self._caught_up()
-        found = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
+        contents = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
         if all_.state is None:
             return []
-        compared = (
-            self._state_difference(sync.files.get(STATE), found[STATE], all_.state, since),
-            _log_difference(sync.files.get(LOG), found[LOG], all_.pieces, since),
-        )
-        return [difference for difference in compared if difference is not None]
+        state, lines = state_document.render(all_.state), joined(all_.pieces)
+        found: list[Difference] = []
+        for name, expected in ((STATE, state), (LOG, lines)):
+            content, left, kind = contents[name], sync.files.get(name), "missing"
+            if content == expected:
+                continue
+            if content is not None and name == STATE:
+                kind = self._kind_of_state(left, content, since)
+            elif content is not None:
+                kind = _kind_of_log(left, content, all_.pieces, since)
+            if kind:
+                found.append(Difference(name, kind, expected, content))
+        return found
 
     def _caught_up(self) -> tuple[Sync, int]:
         """Return what is remembered of the files, and the version that they are to show."""
@@ -57,67 +66,50 @@ class FilesInspection:
         sync = caught_up(self.root.sync_file, (STATE, LOG), last)
         return sync, last.version if last is not None else 0
 
-    def _state_difference(
-        self, left: Synced | None, found: bytes | None, state: Workflow, since: int
-    ) -> Difference | None:
-        expected = state_document.render(state)
-        if found is None:
-            return Difference(STATE, "missing", expected, None)
-        if found == expected or was_written(self.log, max(since - 1, 0), found):
-            return None
-        kind = "changed" if self._is_foreign(left, found) else "behind"
-        return Difference(STATE, kind, expected, found)
+    def _kind_of_state(self, left: Synced | None, found: bytes, since: int) -> str:
+        """Return how the state differs, an empty text if it shows what is due."""
+        if was_written(self.log, max(since - 1, 0), found):
+            return ""
+        return "behind" if is_ours(self.log, left, found) else "changed"
 
     def looked(self) -> dict[str, str]:
         """Say of a file that it is missing, changed by somebody else, or behind the log."""
         sync, version = self._caught_up()
-        looks = {
-            STATE: lambda: self._of_state(sync.files.get(STATE)),
-            LOG: lambda: self._of_log(sync),
-        }
-        texts = {name: _told(look) for name, look in looks.items()}
-        for name, text in texts.items():
+        texts: dict[str, str] = {}
+        for name, look_at in ((STATE, self._of_state), (LOG, self._of_log)):
+            try:
+                text = look_at(sync)
+            except (OutsideRoot, NotRegular, TooLarge) as error:
+                why = error.message if isinstance(error, OutsideRoot) else error.strerror
+                text = f"cannot be looked at: {why}"
             if text is None and sync.version(name) < version:
-                texts[name] = "is behind the log; the next write command brings it up to date"
-        return {name: text for name, text in texts.items() if text is not None}
+                text = "is behind the log; the next write command brings it up to date"
+            if text is not None:
+                texts[name] = text
+        return texts
 
-    def _of_state(self, left: Synced | None) -> str | None:
-        found = self.foreign_state(left)
+    def _of_state(self, sync: Sync) -> str | None:
+        found = self.foreign_state(sync.files.get(STATE))
         if found is None:
             return None
-        if found == b"" and not self.root.below(STATE).exists():
-            return "is missing; the next write command writes it anew"
-        return EDITED
+        return EDITED if found or self.root.below(STATE).exists() else _MISSING
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
         """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""
-        return found if self._is_foreign(left, found) else None
-
-    def _is_foreign(self, left: Synced | None, found: bytes) -> bool:
-        if left is not None and left.sha256 == digest(found):
-            return False
-        return not was_written(self.log, left.version if left else 0, found)
+        return None if is_ours(self.log, left, found) else found
 
     def _of_log(self, sync: Sync) -> str | None:
-        left = sync.files.get(LOG)
-        view = look(self.root.path, LOG, left, thorough=True)
+        view = look(self.root.path, LOG, sync.files.get(LOG), thorough=True)
         if view.mark is None:
-            return "is missing; the next write command writes it anew"
+            return _MISSING
         if not view.intact:
             return EDITED
-        if not view.tail:
-            return None
-        count = len(self.appended(sync))
-        if not count:
-            return None
-        return f"has {count} lines of somebody else's; the next write command records them"
-
-    def log_is_intact(self, sync: Sync) -> bool:
-        """Whether ``progress.log`` begins with every byte that was left in it."""
-        return look(self.root.path, LOG, sync.files.get(LOG), thorough=True).intact
+        count = len(self.appended(sync)) if view.tail else 0
+        told = f"has {count} lines of somebody else's; the next write command records them"
+        return told if count else None
 
     def appended(self, sync: Sync) -> list[ForeignBytes]:
         """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
@@ -128,20 +120,12 @@ class FilesInspection:
         return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
 
 
-def _log_difference(
-    left: Synced | None, found: bytes | None, pieces: Sequence[LogPiece], since: int
-) -> Difference | None:
-    expected = joined(pieces)
-    if found is None:
-        return Difference(LOG, "missing", expected, None)
-    if found == expected:
-        return None
+def _kind_of_log(left: Synced | None, found: bytes, pieces: Sequence[LogPiece], since: int) -> str:
     known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
-    begins = expected.startswith(found)
+    begins = joined(pieces).startswith(found)
     if begins and len(found) >= len(joined(pieces[: max(known, default=0)])):
-        return None
-    is_behind = begins and (left is None or left.shows(found))
-    return Difference(LOG, "behind" if is_behind else "changed", expected, found)
+        return ""
+    return "behind" if begins and (left is None or left.shows(found)) else "changed"
 
 
 def kept(drift: Drift) -> str:
@@ -150,12 +134,3 @@ def kept(drift: Drift) -> str:
         f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
         f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"
     )
-
-
-def _told(look: Callable[[], str | None]) -> str | None:
-    try:
-        return look()
-    except OutsideRoot as error:
-        return f"cannot be looked at: {error.message}"
-    except (NotRegular, TooLarge) as error:
-        return f"cannot be looked at: {error.strerror}"

@@ -80,18 +80,13 @@ def edits(
 
 def _refused(root: Root, state: Workflow) -> str | None:
     name = f"{state.session.count + 1}.{INIT.removesuffix('.sh')}"
-    kept = max((root.folder / SESSIONS).glob(f"{name}*.log"), default=None, key=_written)
-    script = root.path / INIT
+    logs = (root.folder / SESSIONS).glob(f"{name}*.log")
+    written, kept = max(((log.stat().st_mtime, log) for log in logs), default=(0.0, None))
     gone_on_in = state.session.is_open and not state.session.driven
-    if kept is None or gone_on_in or not script.is_file():
-        return None
-    if _written(script) > _written(kept):
+    script = root.path / INIT
+    if kept is None or gone_on_in or not script.is_file() or script.stat().st_mtime > written:
         return None
     return f"{INIT} that exits 0 (what it printed is in {kept.relative_to(root.path)})"
-
-
-def _written(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _is_held(lock: Path) -> bool:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from errno import EBUSY
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from eventstore.errors import EventStoreError
-from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
@@ -26,12 +25,11 @@ from service.files.drift import (
     LogView,
     Trail,
     align,
-    joined_up,
+    is_ours,
     left_now,
     look,
     notes,
     trail,
-    was_written,
     whole,
 )
 from service.reading.log import WorkflowLog
@@ -76,16 +74,6 @@ class WorkflowFiles:
         self.log = log
         self._record = record
 
-    @property
-    def state_path(self) -> Path:
-        """``workflow-state.json``."""
-        return self.root.below(STATE)
-
-    @property
-    def log_path(self) -> Path:
-        """``progress.log``."""
-        return self.root.below(LOG)
-
     def take_in(self) -> int:
         """Record what others did to the files since; return how many events that took.
 
@@ -93,9 +81,7 @@ class WorkflowFiles:
         """
         sync = read_sync(self.root.sync_file)
         self._check_log(sync)
-        if self._untouched(sync):
-            return 0
-        return self.bring_up_to_date()
+        return 0 if self._untouched(sync) else self.bring_up_to_date()
 
     def _check_log(self, sync: Sync) -> None:
         shown = max(sync.version(LOG), sync.version(STATE))
@@ -108,7 +94,7 @@ class WorkflowFiles:
         if log is None or state is None:
             return self.log.store.head(self.log.stream) is None
         try:
-            mark = mark_of(self.log_path.lstat())
+            mark = mark_of(self.root.below(LOG).lstat())
         except FileNotFoundError:
             return False
         found = content_within(self.root.path, STATE)
@@ -157,71 +143,53 @@ class WorkflowFiles:
         if damaged or known:
             # Up to what counts as shown then: a newer line would be appended once more.
             expected = joined(whole(self.log.steps(upto=state.head)).pieces)
-            if damaged or self._is_half_mended(expected, known):
+            found = content_within(self.root.path, LOG)
+            half = drift.is_half_mended(self.root, LOG, found, expected, known)
+            if damaged or half:
                 restored = expected
-                news += self._damage(sync, known, expected)
+            if damaged and not half and _name(found) not in known:
+                lines = partial(drift.line_differences, expected)
+                base = sync.version(LOG)
+                news.append(drift.detected(self.root, LOG, base, expected, found, lines))
         if restored is None:
             news += notes(laid.foreign)
         found = content_within(self.root.path, STATE)
-        news += self._foreign_state(sync, shown, state, found)
+        left = sync.files.get(STATE)
+        is_known = _name(found) in shown.detected.get(STATE, [])
+        is_rendered = found == state_document.render(state)
+        if not (is_known or is_rendered or is_ours(self.log, left, found)):
+            shows = state if left is None else self.log.current(left.version)
+            content, fields = state_document.render(shows), partial(drift.state_differences, shows)
+            news.append(drift.detected(self.root, STATE, shows.head, content, found, fields))
         return Findings(news, laid.missing, restored, view, found)
-
-    def _damage(
-        self, sync: Sync, known: Sequence[str | None], expected: bytes
-    ) -> list[p.DriftDetected]:
-        found = content_within(self.root.path, LOG)
-        if _name(found) in known or self._is_half_mended(expected, known):
-            return []
-        return [drift.of_log(self.root, sync.version(LOG), expected, found)]
-
-    def _is_half_mended(self, expected: bytes, known: Sequence[str | None]) -> bool:
-        found = content_within(self.root.path, LOG)
-        return drift.is_half_mended(self.root, LOG, found, expected, known)
-
-    def _foreign_state(
-        self, sync: Sync, shown: Trail, state: Workflow, found: bytes | None
-    ) -> list[p.DriftDetected]:
-        entry = sync.files.get(STATE)
-        if _name(found) in shown.detected.get(STATE, []) or self._is_ours(entry, state, found):
-            return []
-        base = state if entry is None else self.log.current(entry.version)
-        return [drift.of_state(self.root, base, found)]
-
-    def _is_ours(self, entry: Synced | None, state: Workflow, found: bytes | None) -> bool:
-        if found is None:
-            return entry is None
-        if entry is not None and entry.sha256 == digest(found):
-            return True
-        if found == state_document.render(state):
-            return True
-        return was_written(self.log, entry.version if entry is not None else 0, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
         """Write what is missing; False where others wrote in between."""
         log = self._write_log(sync, state, found)
-        content = state_document.render(state)
-        if log is None or not (
-            found.state == content or write_over(self.state_path, content, found.state)
-        ):
+        content, place = state_document.render(state), self.root.below(STATE)
+        if log is None:
+            return False
+        if found.state != content and not write_over(place, content, found.state):
             return False
         entry = Synced(self.log.stream, state.head, len(content), digest(content))
         new = sync.having(LOG, log).having(STATE, entry)
-        move_anchor(self.root, self.log.store, self.log.stream, sync, new, _stood(state))
+        begun = (one for one in state.stages.values() if one.status is not Status.PENDING)
+        stood = ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage begun"
+        move_anchor(self.root, self.log.store, self.log.stream, sync, new, stood)
         return True
 
     def _write_log(self, sync: Sync, state: Workflow, found: Findings) -> Synced | None:
-        before = sync.files.get(LOG) or Synced(self.log.stream, 0, 0, digest(b""))
+        place, nothing = self.root.below(LOG), Synced(self.log.stream, 0, 0, digest(b""))
+        before = sync.files.get(LOG) or nothing
+        view, added, mark = found.view, found.missing, found.view.mark
         if found.restored is not None:
-            before = Synced(self.log.stream, 0, 0, digest(b""))
-            mark = restore(self.log_path, found.restored, found.view.mark)
-            view, added = LogView(True, b"", found.restored, mark), b""
-        else:
-            view, added, mark = found.view, found.missing, found.view.mark
-            if added:
-                mark = append(self.log_path, added, view.mark)
+            mark = restore(place, found.restored, found.view.mark)
+            before, view, added = nothing, LogView(True, b"", found.restored, mark), b""
+        elif added:
+            mark = append(place, added, view.mark)
         if mark is None:
             return None
-        return joined_up(self.root.path, LOG, left_now(before, view, added, state.head, mark))
+        return left_now(self.root.path, LOG, before, view, added, state.head, mark)
 
     def rebuild(self) -> list[str]:
         """Make every file what the log says, from its first event; return those that changed.
@@ -236,33 +204,28 @@ class WorkflowFiles:
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
         """Overwrite what is not the log's, and forget all that is remembered but the anchor."""
-        self._mend_log(all_)
+        sync = read_sync(self.root.sync_file)
+        self._mend_log(all_, sync)
         if all_.state is not None and found[STATE] != state_document.render(all_.state):
-            self._keep(STATE, found[STATE])
-            write_whole(self.state_path, state_document.render(all_.state))
-        write_sync(self.root.sync_file, replace(read_sync(self.root.sync_file), files={}))
+            self._keep(STATE, found[STATE], sync)
+            write_whole(self.root.below(STATE), state_document.render(all_.state))
+        write_sync(self.root.sync_file, replace(sync, files={}))
 
-    def _mend_log(self, all_: Trail) -> None:
-        left = read_sync(self.root.sync_file).files.get(LOG)
+    def _mend_log(self, all_: Trail, sync: Sync) -> None:
         for _ in range(_ROUNDS):
-            view = look(self.root.path, LOG, left, thorough=True)
+            view = look(self.root.path, LOG, sync.files.get(LOG), thorough=True)
             found = content_within(self.root.path, LOG)
             if view.intact and not align(found or b"", True, all_.pieces, 0).lost:
                 return
-            self._keep(LOG, found)
-            if restore(self.log_path, joined(all_.pieces), view.mark) is not None:
+            self._keep(LOG, found, sync)
+            if restore(self.root.below(LOG), joined(all_.pieces), view.mark) is not None:
                 return
-        raise OSError(EBUSY, "others keep writing to the files", str(self.log_path))
+        raise OSError(EBUSY, "others keep writing to the files", str(self.root.below(LOG)))
 
-    def _keep(self, name: str, found: bytes | None) -> None:
-        left = read_sync(self.root.sync_file).files.get(name)
+    def _keep(self, name: str, found: bytes | None, sync: Sync) -> None:
+        left = sync.files.get(name)
         if found is not None and (left is None or left.sha256 != digest(found)):
             drift.keep(self.root, name, found)
-
-
-def _stood(state: Workflow) -> str:
-    begun = (one for one in state.stages.values() if one.status is not Status.PENDING)
-    return ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage begun"
 
 
 def _name(found: bytes | None) -> str | None:

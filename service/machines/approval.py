@@ -68,41 +68,29 @@ class ApprovalQuestion:
     @property
     def text(self) -> str:
         """The question as a person reads it."""
-        definition = self.state.definition
-        lines = [
-            f"{self.state.id} ({definition.title}), in {self.state.phase}",
-            *self._limit(),
-            self.state.known_approvals[self.approval].asks,
-            *(["this was approved: y takes that back"] if self.withdraws else self._of()),
-        ]
+        state, move = self.state, self.state.last_move
+        lines = [f"{state.id} ({state.definition.title}), in {state.phase}"]
+        if move is not None and move.is_diverted:
+            # Which limit led here, and what was asked for then: that question is open still.
+            used = f"{move.loop} is used up ({move.count} of {move.limit})"
+            lines.append(f"{used}: from {move.source} it was to go to {move.asked} once more")
+        lines.append(state.known_approvals[self.approval].asks)
+        lines += ["this was approved: y takes that back"] if self.withdraws else self._of()
         return "\n".join(map(spelled, lines))
 
     def _of(self) -> list[str]:
         """Say what the approval is of, each value and file, and where it leads."""
         ways = [way.to for way in self.state.definition.ways_of(self.approval)]
+        agreed = definition_of(self.state) if self.approval == DEFINITION else {}
+        text = json.dumps(agreed["definition"], indent=2, ensure_ascii=False) if agreed else ""
         return [
             *([f"it leads to {' or '.join(ways)}"] if ways else []),
             *([f"chosen: {self.choice}"] if self.choice else []),
             *(f"of {name}: {_shown(value)}" for name, value in (self.bound.fields or {}).items()),
             *(f"of {path}, SHA-256 {sha256}" for path, sha256 in (self.bound.files or {}).items()),
-            *self._definition(),
+            *([f"the definition, SHA-256 {agreed['sha256']}:"] if agreed else []),
+            *text.splitlines(),
         ]
-
-    def _definition(self) -> list[str]:
-        """Return the text of the definition, where that is what is approved."""
-        agreed = definition_of(self.state) if self.approval == DEFINITION else {}
-        if not agreed:
-            return []
-        text = json.dumps(agreed["definition"], indent=2, ensure_ascii=False)
-        return [f"the definition, SHA-256 {agreed['sha256']}:", *text.splitlines()]
-
-    def _limit(self) -> list[str]:
-        """Say which limit led here, and what was asked for then: that question is open still."""
-        move = self.state.last_move
-        if move is None or not move.is_diverted:
-            return []
-        used = f"{move.loop} is used up ({move.count} of {move.limit})"
-        return [f"{used}: from {move.source} it was to go to {move.asked} once more"]
 
 
 def _shown(value: Any) -> str:
@@ -126,23 +114,15 @@ def question_of(
         return ApprovalQuestion(state, approval, None, head, Bound({}, {}))
     chosen = _chosen(service, state, choice)
     files = state.files_at_stake(approval, chosen, service.evidence(state))
-    return ApprovalQuestion(
-        state, approval, chosen, head, Bound(files, state.values_at_stake(approval))
-    )
-
-
-def options_of(service: MachineService, state: Machine) -> list[str]:
-    """Return the files that a person chooses among in the present phase."""
-    if state.is_final:
-        return []
-    pattern = state.definition.phases[state.phase].options
-    if not pattern:
-        return []
-    return list(look(service.root.path, [pattern])[pattern].since(state.visit.earlier).found)
+    bound = Bound(files, state.values_at_stake(approval))
+    return ApprovalQuestion(state, approval, chosen, head, bound)
 
 
 def _chosen(service: MachineService, state: Machine, choice: str | None) -> str | None:
-    options = options_of(service, state)
+    """Return which of the files is meant that a person chooses among in the present phase."""
+    pattern = None if state.is_final else state.definition.phases[state.phase].options
+    facts = look(service.root.path, [pattern]) if pattern else {}
+    options = [file for fact in facts.values() for file in fact.since(state.visit.earlier).found]
     if choice is None:
         if len(options) > 1:
             raise InvalidInput(
@@ -181,7 +161,20 @@ def approve(
         return first
     try:
         shown = question_of(service, approval, choice, withdraws=withdraws)
-        return _answered(service, shown, consenter_for, options)
+        state = shown.state
+        if options.expected_version not in (None, state.head):
+            expected = int(options.expected_version or 0)
+            error = WrongExpectedVersion(service.log.stream, expected, state.head)
+            raise VersionConflict(state.id, error)
+        stands = approval in state.approvals
+        if not withdraws:
+            stands = state.stands(approval, service.evidence(state))
+        if stands is not withdraws:
+            return MachineOutcome((), (), state)
+        consenter = consenter_for(state.consent)
+        if state.consent == "terminal":
+            check_person(service.actor, shown.subject)
+        return _bound(service, shown, consenter, options) if consenter.ask(shown) else None
     except NeedsConsent as refusal:
         service.record_refusal([command], refusal)
         raise
@@ -192,34 +185,6 @@ def asked(approval: str, choice: str | None, withdraws: bool) -> Asked:
     if withdraws:
         return MachineWithdrawn(approval=approval)
     return MachineApproved(approval=approval, choice=choice)
-
-
-def _answered(
-    service: MachineService,
-    shown: ApprovalQuestion,
-    consenter_for: Callable[[str], Consenter],
-    options: WriteOptions,
-) -> MachineOutcome | None:
-    if options.expected_version not in (None, shown.state.head):
-        error = WrongExpectedVersion(
-            service.log.stream, int(options.expected_version or 0), shown.state.head
-        )
-        raise VersionConflict(shown.state.id, error)
-    if _is_so(service, shown):
-        return MachineOutcome((), (), shown.state)
-    consenter = consenter_for(shown.state.consent)
-    if shown.state.consent == "terminal":
-        check_person(service.actor, shown.subject)
-    if not consenter.ask(shown):
-        return None
-    return _bound(service, shown, consenter, options)
-
-
-def _is_so(service: MachineService, shown: ApprovalQuestion) -> bool:
-    """Whether nothing is to be recorded: the approval stands, or there is none to take back."""
-    if shown.withdraws:
-        return shown.approval not in shown.state.approvals
-    return shown.state.stands(shown.approval, service.evidence(shown.state))
 
 
 def _bound(

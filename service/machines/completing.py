@@ -59,21 +59,17 @@ def is_own(data: Mapping[str, Any]) -> bool:
 
 def limited(definition: Definition, root: Path) -> Definition:
     """Return a definition with the limit that the repository at ``root`` has of its own."""
-    own = _own_limit(root) if definition.protocol == "conductor" else None
-    if own is None:
+    if definition.protocol != "conductor":
         return definition
-    from_there = [name for name, loop in definition.loops.items() if loop.limit_from == _LIMIT]
-    return definition.with_limits(dict.fromkeys(from_there, own))
-
-
-def _own_limit(root: Path) -> int | None:
     try:
         found = json.loads(content_within(root, _CONFIG) or b"{}")
     except (OSError, ValueError, RecursionError, OutsideRoot):
-        return None
+        return definition
     limit = found.get("max_fix_cycles") if isinstance(found, dict) else None
-    usable = isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= MOST_ROUNDS
-    return limit if usable else None
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_ROUNDS:
+        return definition
+    from_there = [name for name, loop in definition.loops.items() if loop.limit_from == _LIMIT]
+    return definition.with_limits(dict.fromkeys(from_there, limit))
 
 
 def from_file(source: str) -> Definition:
@@ -98,8 +94,8 @@ def completed(root: Path, agent: str, command: Payload, state: Machine | None) -
     if isinstance(command, MachineCreated):
         return command.model_copy(update={"own": is_own(command.definition)})
     if isinstance(command, MachineImported):
-        there = _outputs_there(root, command)
-        return command.model_copy(update={"own": is_own(command.definition), "task_earlier": there})
+        own, there = is_own(command.definition), _outputs_there(root, command)
+        return command.model_copy(update={"own": own, "task_earlier": there})
     if isinstance(command, MachineRecorded) and state is not None:
         return _with_agent(command, state, agent)
     if isinstance(command, MachineTaskChanged) and state is not None:

@@ -1,21 +1,24 @@
-"""What guards ask of the disk: which files of the root have content, and are JSON."""
+"""What guards ask of the disk and of git: which files have content, which commits are there."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.private import TooLarge, read_regular
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import FileFact, is_inside
 from lifecycle.machines.machine import Machine, texts
 from lifecycle.machines.path import COMMITS, marks_of_tips, place_of_commit, tips_in
+from lifecycle.machines.path import look as look_at
 from lifecycle.machines.payload import MachineUpdated
-from service.machines.git import commit_of, is_made_since, tips_of
+from projections.words.text import passed
+from service.root.git import git
 from service.root.safe_open import is_inside as lies_inside
 from service.root.sync import digest
 
@@ -38,11 +41,11 @@ def evidence(root: Path, state: Machine) -> dict[str, FileFact]:
 
 def _commit(root: Path, state: Machine, id_: str) -> FileFact:
     """Return whether a commit is there, and valid where it was made in the present stay."""
-    whole = commit_of(root, id_)
+    whole = _commit_of(root, id_)
     if whole is None:
         return FileFact()
     since, tips = state.visit.entered_at, tips_in(state.visit.earlier)
-    return FileFact((id_,), (id_,) if is_made_since(root, whole, since, tips) else ())
+    return FileFact((id_,), (id_,) if _is_made_since(root, whole, since, tips) else ())
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
@@ -67,45 +70,42 @@ def outputs_of(
 
 def _fact(root: Path, pattern: str) -> FileFact:
     if pattern == COMMITS:
-        return FileFact(marks=marks_of_tips(tips_of(root)))
+        # The commits that all branches, tags and worktrees lead to.
+        tips = (_said(root, "rev-list", "--no-walk", "--all") or "").split()
+        return FileFact(marks=marks_of_tips(sorted(tips)))
     if not is_inside(pattern):
         return FileFact()
-    filled = [path for path in sorted(root.glob(pattern)) if _has_content(path)]
-    return FileFact(
-        tuple(_name(root, path) for path in filled),
-        tuple(_name(root, path) for path in filled if is_json(path)),
-        {_name(root, path): mark_of(path) for path in filled},
-    )
+    contents = {path: _content(path) for path in sorted(root.glob(pattern)) if path.is_file()}
+    found: dict[str, str] = {}
+    valid: list[str] = []
+    for path, content in contents.items():
+        if content is None or content.strip():
+            name = str(path.relative_to(root))
+            found[name] = _mark_of(path, content)
+            valid += [name] if _is_json(content) else []
+    return FileFact(tuple(found), tuple(valid), found)
 
 
-def mark_of(path: Path) -> str:
-    """Return the mark of a file: its SHA-256, and when it was written last, in nanoseconds.
+def _content(path: Path) -> bytes | None:
+    """Return what a file holds, None if it would fill the memory."""
+    try:
+        return read_regular(path)
+    except TooLarge:
+        return None
 
-    Of a file that would fill the memory its size stands in place of the SHA-256.
-    """
+
+def _mark_of(path: Path, content: bytes | None) -> str:
+    """Return the mark of a file: its SHA-256 or size, and when it was written last (ns)."""
     found = path.stat()
+    what = f"{found.st_size} bytes" if content is None else digest(content)
+    return f"{what}@{found.st_mtime_ns}"
+
+
+def _is_json(content: bytes | None) -> bool:
+    """Whether it is a JSON object or list with something in it."""
     try:
-        return f"{digest(read_regular(path))}@{found.st_mtime_ns}"
-    except TooLarge:
-        return f"{found.st_size} bytes@{found.st_mtime_ns}"
-
-
-def _name(root: Path, path: Path) -> str:
-    return str(path.relative_to(root))
-
-
-def _has_content(path: Path) -> bool:
-    try:
-        return path.is_file() and bool(read_regular(path).strip())
-    except TooLarge:
-        return True
-
-
-def is_json(path: Path) -> bool:
-    """Whether a file holds a JSON object or list with something in it."""
-    try:
-        return bool(json.loads(read_regular(path)))
-    except (ValueError, RecursionError, TooLarge):
+        return bool(json.loads(content or b""))
+    except (ValueError, RecursionError):
         return False
 
 
@@ -116,59 +116,45 @@ def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | N
     """
     if not fact.found:
         return None
-    if not fact.valid and _begins_json(root / fact.found[0]):
+    begin = (_content(root / fact.found[0]) or b"").lstrip()[:1]
+    if not fact.valid and begin in (b"{", b"["):
         return None
     said = json.loads(read_regular(root / fact.valid[0])) if fact.valid else None
     status = said.get("status") if isinstance(said, dict) else None
     return status if status in statuses and status != "running" else "pre_complete"
 
 
-def _begins_json(path: Path) -> bool:
-    """Whether a file begins as a JSON object or list does."""
-    try:
-        return read_regular(path).lstrip()[:1] in (b"{", b"[")
-    except TooLarge:
-        return False
-
-
-FIELD = "artifacts"
+_ARTIFACTS = "artifacts"
 
 
 def digests(root: Path, command: MachineUpdated) -> dict[str, str]:
     """Return the SHA-256 of each file of the root that new artifacts name."""
-    named = [
-        text
-        for change in command.changes
-        if change.path.split(".")[0] == FIELD
-        for text in texts(change.value)
-    ]
-    found = {name: _file(root, name) for name in named}
+    new = (one.value for one in command.changes if one.path.split(".")[0] == _ARTIFACTS)
+    found = {name: _file(root, name) for value in new for name in texts(value)}
     return {name: digest(read_regular(path)) for name, path in found.items() if path is not None}
 
 
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
-    """Return the artifacts whose file is missing, or is not what it was when recorded."""
+    """Return the artifacts, branches and worktrees that are not as the state says.
+
+    The file of an artifact is missing, or is not what it was when recorded.
+    """
     found: list[dict[str, Any]] = []
-    artifacts = machine.document.get(FIELD)
-    named = artifacts if isinstance(artifacts, dict) else {FIELD: artifacts}
-    for name, value in named.items():
-        for text in texts(value):
-            path = _file(root, text)
-            if path is None and (text in machine.digests or _is_path(text)):
-                found.append({"kind": "artifact_missing", "artifact": name, "file": text})
-            elif path is not None and _differs(path, machine.digests.get(text)):
-                found.append({"kind": "artifact_changed", "artifact": name, "file": text})
-    return found
+    artifacts = machine.document.get(_ARTIFACTS)
+    named = artifacts if isinstance(artifacts, dict) else {_ARTIFACTS: artifacts}
+    for name, text in ((name, text) for name, value in named.items() for text in texts(value)):
+        path = _file(root, text)
+        if path is None and (text in machine.digests or _is_path(text)):
+            found.append({"kind": "artifact_missing", "artifact": name, "file": text})
+        elif path is not None and _differs(path, machine.digests.get(text)):
+            found.append({"kind": "artifact_changed", "artifact": name, "file": text})
+    return [*found, *_drift_of_git(root, machine)]
 
 
 def _is_path(text: str) -> bool:
     """Whether a text is most likely the path of a file: it has an ending, and no spaces."""
-    return (
-        0 < len(text) <= _LONGEST
-        and "://" not in text
-        and not any(letter.isspace() for letter in text)
-        and bool(Path(text).suffix)
-    )
+    is_word = 0 < len(text) <= _LONGEST and not any(letter.isspace() for letter in text)
+    return is_word and "://" not in text and bool(Path(text).suffix)
 
 
 def _file(root: Path, text: str) -> Path | None:
@@ -179,7 +165,120 @@ def _file(root: Path, text: str) -> Path | None:
 
 
 def _differs(path: Path, known: str | None) -> bool:
-    try:
-        return known is not None and digest(read_regular(path)) != known
-    except TooLarge:  # nothing so large was ever recorded
-        return True
+    content = _content(path) if known is not None else b""
+    # Nothing so large was ever recorded.
+    return known is not None and (content is None or digest(content) != known)
+
+
+# Git: the branches and worktrees of the repository that holds the root.
+
+#: Worktrees that are done with may be gone.
+_DONE = frozenset({"merged", "removed"})
+#: An id of a commit, short or whole.
+_ID_OF_COMMIT = re.compile("[0-9a-fA-F]{7,64}")
+_EPOCH = "1970-01-01T00:00:00.000000Z"
+
+
+class _Repository(NamedTuple):
+    """A repository: its branches, and its worktrees (path → branch)."""
+
+    branches: frozenset[str]
+    worktrees: dict[str, str | None]
+
+
+def _repository_of(folder: Path) -> _Repository | None:
+    """Return the repository that a folder lies in, None where there is none, or no git."""
+    if _said(folder, "rev-parse", "--show-toplevel") is None:
+        return None
+    branches = _said(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads") or ""
+    listed = _said(folder, "worktree", "list", "--porcelain") or ""
+    found: dict[str, str | None] = {}
+    path = ""
+    for line in listed.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "worktree":
+            path = rest
+            found[path] = None
+        elif word == "branch":
+            found[path] = rest.removeprefix("refs/heads/")
+        elif word == "prunable":
+            # Git remembers it, but its folder is gone.
+            found.pop(path, None)
+    return _Repository(frozenset(branches.split()), found)
+
+
+def _said(folder: Path, *arguments: str, text: str = "") -> str | None:
+    done = git(folder, *arguments, text=text)
+    return None if done is None or done.returncode != 0 else os.fsdecode(done.stdout)
+
+
+def _commit_of(folder: Path, id_: str) -> str | None:
+    """Return the whole id of a commit that the repository of a folder has; a name is none."""
+    if _ID_OF_COMMIT.fullmatch(id_) is None:
+        return None
+    whole = (_said(folder, "rev-parse", "--verify", "--quiet", f"{id_}^{{commit}}") or "").strip()
+    return whole if whole.startswith(id_.lower()) else None
+
+
+def _is_made_since(folder: Path, commit: str, began: str, tips: list[str]) -> bool:
+    """Whether a commit is of no time before ``began``, and none of ``tips`` leads to it."""
+    asked = "\n".join([commit, *(f"^{tip}" for tip in tips)])
+    words = ("--max-count=1", "--ignore-missing", "--format=%ct", "--stdin")
+    found = (_said(folder, "rev-list", *words, text=asked) or "").split()
+    if not found:
+        return False
+    before = passed(began, _EPOCH)
+    # Git knows no parts of a second.
+    return before is None or int(found[-1]) + 1 > -before
+
+
+def _drift_of_git(root: Path, machine: Machine) -> list[dict[str, Any]]:
+    """Return the worktrees and task branches that the state names and git does not have."""
+    worktrees = _objects(machine.document.get("worktrees"))
+    branches = {
+        str(task.get("id")): str(task["branch"]) for task in machine.tasks if task.get("branch")
+    }
+    if not worktrees and not branches:
+        return []
+    repository = _repository_of(root)
+    if repository is None:
+        return [{"kind": "no_repository", "why": "branches are named, and there is no git here"}]
+    checked_out = set(repository.worktrees.values())
+    done = {one.get("branch") for one in worktrees.values() if one.get("status") in _DONE}
+    trees: list[dict[str, Any]] = [
+        {"kind": "worktree_missing", "worktree": name, "branch": one.get("branch")}
+        for name, one in worktrees.items()
+        if one.get("status") not in _DONE
+        and one.get("branch") not in checked_out
+        and one.get("path") not in repository.worktrees
+    ]
+    return trees + [
+        {"kind": "branch_missing", "task": task, "branch": branch}
+        for task, branch in branches.items()
+        if branch not in repository.branches and branch not in done
+    ]
+
+
+def left_behind(root: Path, machine: Machine) -> dict[str, Any]:
+    """Return what goes on being there when a machine is given up, for a person to clear away.
+
+    ``branches`` and ``worktrees`` are those that the state names and git has; ``pull_request`` is
+    as it was recorded.
+    """
+    repository = _repository_of(root) or _Repository(frozenset(), {})
+    worktrees = _objects(machine.document.get("worktrees")).values()
+    active = [one for one in worktrees if one.get("status") not in _DONE]
+    named = [one.get("branch") for one in (*machine.tasks, *active)]
+    branches = [one for one in dict.fromkeys(named) if isinstance(one, str)]
+    trees = {branch: path for path, branch in repository.worktrees.items()}
+    recorded = look_at(machine.document, ("synthesis", "prUrl"))
+    return {
+        "branches": [one for one in branches if one in repository.branches],
+        "worktrees": [trees[one] for one in branches if one in trees],
+        "pull_request": recorded or look_at(machine.document, ("artifacts", "pr")),
+    }
+
+
+def _objects(value: Any) -> dict[str, dict[str, Any]]:
+    items = value.items() if isinstance(value, dict) else ()
+    return {key: item for key, item in items if isinstance(item, dict)}

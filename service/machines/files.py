@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import EBUSY
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from projections.machines.documents import paths, rendered
 from service.errors import FilesBehind, RootBusy
 from service.machines.errors import LockHeld, LockLost
 from service.machines.log import MachineLog, folder_of, is_writer
-from service.machines.news import FilesLook, LeftForeign, News, drift, is_as_imported
+from service.machines.news import FilesLook, News, is_as_imported
 from service.reading.trust_marks import move_anchor
 from service.root.disk import (
     Clock,
@@ -37,40 +37,15 @@ from service.root.disk import (
 )
 from service.root.root import Root
 from service.root.safe_open import OutsideRoot, content_within, place_within
-from service.root.sync import Sync, Synced, digest, read_sync
+from service.root.sync import Synced, digest, read_sync
 from service.writing.stream_writer import StreamWriter
 
+#: So many archives are kept beside those of others.
 KEPT = 5
-
-
-def keep(folder: Path, notes: Path, workflow: str, at: str, files: Mapping[str, bytes]) -> Path:
-    """Keep files as ``{workflow}_{at}/``; ``at`` is UTC in the log's form. Return the folder.
-
-    ``notes`` is where it is remembered which folders were made here. What was kept before stays as
-    it was; the oldest of ours beyond the last five go.
-    """
-    target = folder / f"{workflow}_{stamp(at)}"
-    is_ours = not target.exists() or bool(_made(notes, target))
-    target.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        if not (target / name).exists():
-            write_whole(target / name, content)
-    if is_ours:
-        _remember(notes, target, {name: digest(content) for name, content in files.items()})
-    for old in sorted(_ours(folder, notes), key=lambda path: _moment(notes, path))[:-KEPT]:
-        _take_away(notes, old)
-    return target
 
 
 def _note(notes: Path, folder: Path) -> Path:
     return notes / f"{folder.name}.json"
-
-
-def _remember(notes: Path, folder: Path, files: dict[str, str]) -> None:
-    made = _made(notes, folder)
-    if files.keys() - made.keys():
-        notes.mkdir(parents=True, exist_ok=True)
-        write_whole(_note(notes, folder), json.dumps({**files, **made}).encode())
 
 
 def _made(notes: Path, folder: Path) -> dict[str, str]:
@@ -94,21 +69,10 @@ def _take_away(notes: Path, folder: Path) -> None:
     _note(notes, folder).unlink()
 
 
-def _ours(folder: Path, notes: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir() and _made(notes, path)]
-
-
-def _moment(notes: Path, folder: Path) -> tuple[int, str]:
-    """Return when an archive was made, which its name need not say: people type times too."""
-    return _note(notes, folder).stat().st_mtime_ns, folder.name
-
-
-def stamp(at: str) -> str:
-    """Return a time as it stands in a folder's name: ``20260331T100000Z``.
-
-    Of what was typed by hand only letters and digits are left.
-    """
-    return "".join(letter for letter in at[:19] if letter.isalnum()) + "Z"
+def _name(state: Machine, at: str) -> str:
+    """Return what an archive is called: ``ID_20260331T100000Z``; people type times too."""
+    stamp = "".join(letter for letter in at[:19] if letter.isalnum())
+    return f"{state.id}_{stamp}Z"
 
 
 NAME = ".metadata.lock"
@@ -127,11 +91,17 @@ def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterat
     Raises `LockLost` at the end where another took it for a dead holder's in the meantime.
     """
     lock = folder / NAME
-    ours = _take(lock, broken, timeout)
+    _take(lock, broken, timeout)
+    ours = _mark(lock)
+    is_kept = False
     try:
         yield
     finally:
-        is_kept = _give_back(lock, ours)
+        # It may be another's by now.
+        with suppress(FileNotFoundError):
+            if _mark(lock) == ours:
+                lock.rmdir()
+                is_kept = True
     if not is_kept:
         raise LockLost(
             f"{lock}: expected it to be ours until it is given back, found that another program "
@@ -148,18 +118,7 @@ def _mark(lock: Path) -> Mark | None:
         return None
 
 
-def _give_back(lock: Path, ours: Mark | None) -> bool:
-    """Remove the lock, unless it is another's by now; whether it was ours to the end."""
-    try:
-        is_ours = _mark(lock) == ours
-        if is_ours:
-            lock.rmdir()
-    except FileNotFoundError:
-        return False
-    return is_ours
-
-
-def _take(lock: Path, broken: Broken, timeout: float) -> Mark | None:
+def _take(lock: Path, broken: Broken, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -174,7 +133,7 @@ def _take(lock: Path, broken: Broken, timeout: float) -> Mark | None:
                 ) from None
             time.sleep(RETRY)
         else:
-            return _mark(lock)
+            return
 
 
 def _break_if_dead(lock: Path, broken: Broken) -> None:
@@ -208,8 +167,7 @@ class MachineFiles:
 
     def take_in(self) -> int:
         """Record what others did to the files; return how many events that took."""
-        sync = read_sync(self.sync_file)
-        for path, left in sync.files.items():
+        for path, left in read_sync(self.sync_file).files.items():
             found = content_within(self.root.path, path)
             if found is None or digest(found) != left.sha256:
                 return self.bring_up_to_date()
@@ -239,7 +197,8 @@ class MachineFiles:
                 with self._own_lock(state, broken):
                     found = self.look.contents(state)
                     news = self.look.news(found, taken)
-                    if not (broken or news.count) and self._write(state, found):
+                    is_news = broken or news.taken or news.left
+                    if not is_news and self._write(state, found):
                         return recorded
                 recorded += self._record(news, broken)
                 taken |= {found[path] for path in news.taken}
@@ -251,12 +210,16 @@ class MachineFiles:
     def _own_lock(self, state: Machine, broken: list[Payload]) -> Iterator[None]:
         """Hold the protocol's own lock, where it has one; what is to be said of it is added."""
         for path in rendered(state):
-            (self.root.below(path)).parent.mkdir(parents=True, exist_ok=True)
+            self.root.below(path).parent.mkdir(parents=True, exist_ok=True)
         if state.definition.protocol != "conductor":
             yield
             return
+
+        def tell(age: float) -> None:
+            broken.append(MachineRecorded(name="lock.broken", data={"age_seconds": round(age)}))
+
         (path,) = rendered(state)
-        with metadata_lock((self.root.below(path)).parent, lambda age: broken.append(_broken(age))):
+        with metadata_lock(self.root.below(path).parent, tell):
             yield
 
     def _record(self, news: News, broken: list[Payload]) -> int:
@@ -265,17 +228,15 @@ class MachineFiles:
         for path, taken in news.taken.items():
             self._writer.record_of_file(path, tuple(taken), head)
             head += len(taken)
-        facts = [*broken, *(self._drift(news, one) for one in news.left)]
+        facts = [*broken, *(one.drift(self.root, news.state) for one in news.left)]
+        for one in news.left:
+            if one.found is not None:
+                # What others broke is kept in the protocol's own archive too.
+                self._keep(news.state, news.state.updated, {Path(one.path).name: one.found})
         if facts:
             self._writer.record_found(facts)
             broken.clear()
         return head - news.head + len(facts)
-
-    def _drift(self, news: News, left: LeftForeign) -> Payload:
-        """Keep a foreign version, in the protocol's own archive too."""
-        known = drift(self.root, news.state, left.path, left.base, left.found, left.known)
-        self._keep_broken(news.state, left.path, left.found)
-        return known
 
     def _write(self, state: Machine, contents: Mapping[str, bytes | None]) -> bool:
         """Write what is not as it should be; False where others wrote since it was looked at."""
@@ -284,44 +245,60 @@ class MachineFiles:
             found = contents[path]
             if is_as_imported(state, sync.files.get(path), found):
                 continue
-            if found != content and not self._write_over(path, content, found):
-                return False
-            sync = sync.having(
-                path, Synced(self.log.stream, state.head, len(content), digest(content))
-            )
-        self._archive(state)
-        self._note(sync, f"in {state.phase}")
-        return True
-
-    def _write_over(self, path: str, content: bytes, found: bytes | None) -> bool:
-        with place_within(self.root.path, path, make=True) as place:
-            return write_over(place, content, found)
-
-    def _note(self, sync: Sync, stood: str) -> None:
-        store, stream = self.log.store, self.log.stream
+            if found != content:
+                with place_within(self.root.path, path, make=True) as place:
+                    if not write_over(place, content, found):
+                        return False
+            entry = Synced(self.log.stream, state.head, len(content), digest(content))
+            sync = sync.having(path, entry)
+        if state.is_final:
+            move = state.last_move  # none where it was taken over as it had ended
+            at = move.at if move is not None else state.created
+            self.archive_as_it_is(self._before_the_end(state), at)
+        store, stream, stood = self.log.store, self.log.stream, f"in {state.phase}"
         if store.head(stream) is not None:
             move_anchor(self.root, store, stream, read_sync(self.sync_file), sync, stood)
+        return True
 
     def archive_place(self, state: Machine, at: str) -> str | None:
         """Return the folder that keeps what ends at a time, relative to the root, None for none."""
         place = paths(state).get("archive")
-        return f"{place}/{state.id}_{stamp(at)}" if place is not None else None
+        return f"{place}/{_name(state, at)}" if place is not None else None
 
     def archive_as_it_is(self, state: Machine, at: str) -> None:
         """Keep the files as the log has them, where the protocol has an archive."""
-        place = paths(state).get("archive")
-        if place is not None:
-            files = {Path(path).name: content for path, content in rendered(state).items()}
-            keep(self.root.below(place), self._notes, state.id, at, files)
+        files = {Path(path).name: content for path, content in rendered(state).items()}
+        self._keep(state, at, files)
 
-    def _archive(self, state: Machine) -> None:
-        """Keep a workflow that ended; one that was given up as it was before."""
-        if state.is_final and paths(state).get("archive") is not None:
-            move = state.last_move  # none where it was taken over as it had ended
-            at = move.at if move is not None else state.created
-            self.archive_as_it_is(self._before_the_end(state), at)
+    def _keep(self, state: Machine, at: str, files: Mapping[str, bytes]) -> None:
+        """Keep files as ``{id}_{at}/`` in the protocol's archive; ``at`` is UTC, the log's form.
+
+        What was kept before stays as it was; the oldest of ours beyond the last five go.
+        """
+        place = paths(state).get("archive")
+        if place is None:
+            return
+        folder = self.root.below(place)
+        # Beside the machines it is remembered which archives were made here.
+        target, notes = folder / _name(state, at), folder_of(self.root).parent / "archives"
+        made = _made(notes, target)
+        is_ours = not target.exists() or bool(made)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if not (target / name).exists():
+                write_whole(target / name, content)
+        if is_ours and files.keys() - made.keys():
+            known = {**{name: digest(content) for name, content in files.items()}, **made}
+            notes.mkdir(parents=True, exist_ok=True)
+            write_whole(_note(notes, target), json.dumps(known).encode())
+        ours = [path for path in folder.iterdir() if path.is_dir() and _made(notes, path)]
+        # The name need not say when an archive was made: people type times too.
+        ours.sort(key=lambda path: (_note(notes, path).stat().st_mtime_ns, path.name))
+        for old in ours[:-KEPT]:
+            _take_away(notes, old)
 
     def _before_the_end(self, state: Machine) -> Machine:
+        """Return one that was given up as it was before."""
         if state.cancelled_at is None:
             return state
         events = self.log.store.read(self.log.stream)
@@ -329,25 +306,9 @@ class MachineFiles:
         before = self.log.state(ends[-1] - 1) if ends and ends[-1] > 1 else None
         return before if before is not None else state
 
-    def _keep_broken(self, state: Machine, path: str, found: bytes | None) -> None:
-        """Keep a file that others broke in the protocol's own archive too."""
-        place = paths(state).get("archive")
-        if place is not None and found is not None:
-            name = {Path(path).name: found}
-            keep(self.root.below(place), self._notes, state.id, state.updated, name)
-
-    @property
-    def _notes(self) -> Path:
-        """Where it is remembered which archives were made here."""
-        return folder_of(self.root).parent / "archives"
-
     def rebuild(self) -> list[str]:
         """Write every file anew; what others changed is kept first. Return those that changed."""
         expected = rendered(self.log.current())
         before = {path: content_within(self.root.path, path) for path in expected}
         self.bring_up_to_date()
         return [path for path, old in before.items() if content_within(self.root.path, path) != old]
-
-
-def _broken(age: float) -> Payload:
-    return MachineRecorded(name="lock.broken", data={"age_seconds": round(age)})

@@ -12,7 +12,7 @@ from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
 from service.errors import NoRoot
 from service.files.drift import keep
-from service.machines.log import MachineLog, folder_of, rivals
+from service.machines.log import MachineLog, rivals
 from service.machines.news import kept_name
 from service.machines.service import MachineOutcome, MachineService
 from service.root.disk import locked
@@ -32,9 +32,9 @@ def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, b
 
 def root_at_place(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
     """Return the root whose files those of a protocol below ``start`` are: no other one upwards."""
-    if root_at(start, url, journal).folder.is_dir():
-        return open_root(start, url, journal)[0], True
-    return root_at(start, url, journal), False
+    here = root_at(start, url, journal)
+    is_there = here.folder.is_dir()
+    return (open_root(start, url, journal)[0] if is_there else here), is_there
 
 
 def make_root(root: Root) -> None:
@@ -77,7 +77,13 @@ def make_way(
         target = service.root.below(path)
         if target.resolve() in taken:
             if not dry_run:
-                _keep(service, new, path, taken[target.resolve()])
+                # It is remembered as what the machine is begun from.
+                found = taken[target.resolve()]
+                keep(service.root, kept_name(new, path), found)
+                sync_file = service.files.sync_file
+                sync_file.parent.mkdir(exist_ok=True)
+                entry = Synced(service.log.stream, 0, len(found), digest(found))
+                write_sync(sync_file, read_sync(sync_file).having(path, entry))
         elif content_within(service.root.path, path) is not None and not (dry_run and ended):
             raise StateAlreadyExists(
                 new.id,
@@ -86,23 +92,13 @@ def make_way(
             )
 
 
-def _keep(service: MachineService, new: Machine, path: str, found: bytes) -> None:
-    """Keep a file as it was found, and remember it as what the machine is begun from."""
-    keep(service.root, kept_name(new, path), found)
-    sync_file = service.files.sync_file
-    sync_file.parent.mkdir(exist_ok=True)
-    entry = Synced(service.log.stream, 0, len(found), digest(found))
-    write_sync(sync_file, read_sync(sync_file).having(path, entry))
-
-
 def _take_away(service: MachineService, ended: Machine) -> None:
     """Remove the files of a machine that ended; its archive keeps them."""
-    former = MachineService(
-        service.root, MachineLog(service.log.store, ended.id, service.root.path), service.actor
-    )
+    log = MachineLog(service.log.store, ended.id, service.root.path)
+    former = MachineService(service.root, log, service.actor)
     former.files.bring_up_to_date()
     with locked(service.root.lock):
-        sync_file = folder_of(service.root) / f"{ended.id}.json"
+        sync_file = former.files.sync_file
         sync = read_sync(sync_file)
         for path, left in sync.files.items():
             found = content_within(service.root.path, path)

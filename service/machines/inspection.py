@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from eventstore.chain import Link
-from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
 from eventstore.verification import Finding
-from lifecycle.errors import LifecycleError
-from lifecycle.fold.foldable import newest_aside
 from lifecycle.machines.machine import Machine
 from projections.files import document_diff
 from projections.files.document_diff import ABSENT
@@ -20,10 +16,11 @@ from projections.machines.documents import documents, rendered
 from projections.words.came_about import decided_edits
 from service.consent.doubts import of_pins
 from service.errors import NotFound
+from service.files.inspection import Difference
 from service.machines.log import MachineLog, folder_of, ids, is_writer
 from service.machines.news import is_as_imported
 from service.questions.blame import Blame, FieldHistory
-from service.questions.integrity import with_unfoldable
+from service.questions.integrity import unreadable, with_unfoldable
 from service.reading.sealing import told
 from service.reading.stream_log import At, newest
 from service.reading.trust_marks import kept, marks_of
@@ -32,17 +29,7 @@ from service.root.safe_open import content_within
 from service.root.sync import caught_up, digest, read_sync
 
 
-@dataclass(frozen=True, slots=True)
-class FileDifference:
-    """A file that is not what the log says; ``kind``: missing, behind, or changed."""
-
-    file: str
-    kind: str
-    expected: bytes
-    found: bytes | None
-
-
-def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDifference]:
+def differences(root: Root, log: MachineLog, state: Machine) -> list[Difference]:
     """Return the files that are not what the log says, which others may go on writing meanwhile.
 
     A file may show ``state``, which was read before it, or a later one of the log's.
@@ -52,24 +39,18 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDiffere
     rendering = rendered(state)
     last = newest(log.store, log.stream)
     sync = caught_up(folder_of(root) / f"{log.machine}.json", rendering, last)
-    found: list[FileDifference] = []
+    found: list[Difference] = []
     for path, expected in rendering.items():
-        content = content_within(root.path, path)
-        if content == expected or _shown_later(log, state.head, path, content):
-            continue
-        left = sync.files.get(path)
-        if is_as_imported(state, left, content):
+        content, left = content_within(root.path, path), sync.files.get(path)
+        later = (rendered(after)[path] == content for _, after in log.steps(state.head))
+        if content == expected or any(later) or is_as_imported(state, left, content):
             continue
         kind = "missing" if content is None else "changed"
         if content is not None and left is not None and left.sha256 == digest(content):
             kind = "behind"
-        found.append(FileDifference(path, kind, expected, content))
+        found.append(Difference(path, kind, expected, content))
     # Another machine may have begun meanwhile that writes the same files.
     return found if found and is_writer(root, log.store, state) else []
-
-
-def _shown_later(log: MachineLog, after: int, path: str, content: bytes | None) -> bool:
-    return any(rendered(state)[path] == content for _, state in log.steps(after))
 
 
 def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
@@ -81,25 +62,21 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
         "allow, and keeps the rest",
     }
     now = [f"{one.file} {texts[one.kind]}" for one in differences(root, log, state)]
-    kept = [
+    edited = [
         f"{drift.file}: a hand edit ({drift.kind}) is kept as {drift.kept_as}; "
         f"`wfctl machine drift {state.id}`, then adopt or revert it"
         for drift in state.drifts
     ]
     marks = [str(one.to_item()) for one in marks_of(root, log.store, log.stream)]
     edits = map(str, decided_edits(state.edits))
-    return [*marks, *now, *told(state), *_of_consent(log, state), *kept, *edits]
-
-
-def _of_consent(log: MachineLog, state: Machine) -> list[str]:
-    """Say what weakens the consent to approvals, and which of them count for nothing."""
+    # An approval counts for nothing that the log does not set aside by itself.
     known = {one["version"] for one in state.set_aside}
     refused = {v: why for v, why in log.ineffective().items() if v not in known}
-    found = [f"version {v} counts for nothing: {why}" for v, why in refused.items()]
+    weak = [f"version {v} counts for nothing: {why}" for v, why in refused.items()]
     if state.consent == "trust" and state.definition.approvals:
-        found.append("consent is by trust: whoever calls wfctl can approve, agents too")
-    found += of_pins(log.approvals)
-    return found
+        weak.append("consent is by trust: whoever calls wfctl can approve, agents too")
+    weak += of_pins(log.approvals)
+    return [*marks, *now, *told(state), *weak, *edited, *edits]
 
 
 def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
@@ -107,37 +84,16 @@ def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[
 
     What is remembered of a machine's files is the anchor outside the chain: it shows a cut tail.
     """
-    known = sorted({*ids(root, store), *_remembered(root)})
-    heads = {id_: store.head(MachineLog(store, id_, root.path).stream) for id_ in known}
-    found = [finding for id_ in known for finding in _of(root, MachineLog(store, id_, root.path))]
+    remembered = [path.stem for path in folder_of(root).glob("*.json")]
+    logs = [MachineLog(store, id_, root.path) for id_ in sorted({*ids(root, store), *remembered})]
+    heads = {log.machine: store.head(log.stream) for log in logs}
+    found: list[Finding] = []
+    for log in logs:
+        head = read_sync(folder_of(root) / f"{log.machine}.json").head
+        anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
+        found += with_unfoldable([*log.store.verify(log.stream, anchors=anchors)], unreadable(log))
+        found += [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
     return {id_: head.version if head is not None else 0 for id_, head in heads.items()}, found
-
-
-def _remembered(root: Root) -> list[str]:
-    return [path.stem for path in folder_of(root).glob("*.json")]
-
-
-def _of(root: Root, log: MachineLog) -> list[Finding]:
-    head = read_sync(folder_of(root) / f"{log.machine}.json").head
-    anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
-    found = list(log.store.verify(log.stream, anchors=anchors))
-    marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
-    return [*with_unfoldable(found, _unreadable(log)), *marks]
-
-
-def _unreadable(log: MachineLog) -> list[Finding]:
-    version = 0
-    found = []
-    try:
-        for event, state in log.steps():
-            version = event.version
-            aside = newest_aside(state, version)
-            if aside is not None:
-                why = f"{aside['type']!r:.80} counts for nothing: {aside['why']}"
-                found.append(Finding(log.stream, version, event.position, "set_aside", why))
-    except (EventStoreError, LifecycleError) as error:
-        found.append(Finding(log.stream, version + 1, None, error.code, error.message))
-    return found
 
 
 def blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:

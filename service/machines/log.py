@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from eventstore.codec import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
-from lifecycle.machines.definition import DEFINITION
+from lifecycle.machines.definition import DEFINITION, Definition, trusted
 from lifecycle.machines.errors import StateNotFound
 from lifecycle.machines.evolve import REDUCER, closed_to, steps
-from lifecycle.machines.machine import Bound, Machine
+from lifecycle.machines.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
+from lifecycle.state.workflow import Drift
 from service.consent import doubts
 from service.consent.proof import RecordedApproval, as_of, by_policy, missing
 from service.errors import NotFound
-from service.machines import kept
 from service.reading.stream_log import StreamLog
 from service.root.root import Root
 
@@ -100,18 +102,13 @@ def _unbound(
         statement = withdrawal_of(state, data["approval"], head)
     else:
         bound = Bound(data.get("files"), data.get("fields"))
-        if proof.get("form") != _form_of(bound):
+        form = FORM if bound.fields is not None else _SECOND if bound.files is not None else None
+        if proof.get("form") != form:
             return "its proof does not say which fields and files it is of"
         statement = statement_of(state, data["approval"], data.get("choice"), head, bound)
     if proof.get("statement") != digest(statement):
         return "its proof was given for another approval, choice, fields, files or head"
     return by_policy(state, given, proof, statement)
-
-
-def _form_of(bound: Bound) -> int | None:
-    if bound.fields is not None:
-        return FORM
-    return _SECOND if bound.files is not None else None
 
 
 PREFIX = "machine-"
@@ -126,15 +123,8 @@ class MachineRules:
     judged = proven | {TRANSITIONED}
     has_sessions = False
 
-    def steps(
-        self, draft: Machine | None, events: Iterable[RecordedEvent], accepted: Container[str]
-    ) -> Iterator[tuple[RecordedEvent, Machine]]:
-        """See Rules."""
-        return steps(draft, events, accepted)
-
-    def draft(self, state: Machine) -> Machine:
-        """See Rules."""
-        return state.draft()
+    steps = staticmethod(steps)
+    draft = staticmethod(Machine.draft)
 
     def objection(self, state: Machine, event: RecordedEvent, at: str) -> str | None:
         """See Rules; a change of phase that the way did not allow counts for nothing either."""
@@ -143,12 +133,22 @@ class MachineRules:
         return objection(state, event.type, as_of(event, at))
 
     def to_bytes(self, state: Machine) -> bytes:
-        """See Rules."""
-        return kept.to_bytes(state)
+        """Return a state as JSON, to be kept and used again; key order is kept."""
+        return orjson.dumps(state, default=_plain)
 
     def from_bytes(self, content: bytes) -> Machine:
-        """See Rules."""
-        return kept.from_bytes(content)
+        """Return the state that `to_bytes` wrote."""
+        data: dict[str, Any] = orjson.loads(content)
+        data["definition"] = trusted(data["definition"], data["id"])
+        for one in data["visits"].values():
+            one["written"] = {tuple(steps) for steps in one["written"]}
+        data["visits"] = {phase: Visit(**one) for phase, one in data["visits"].items()}
+        for name, kind in (("moves", Move), ("given", Given), ("drifts", Drift)):
+            data[name] = [kind(**one) for one in data[name]]
+        data["bound"] = {approval: Bound(*one) for approval, one in data["bound"].items()}
+        data["leases"] = {task: Lease(**one) for task, one in data["leases"].items()}
+        data["handoff"] = Handoff(**data["handoff"]) if data["handoff"] is not None else None
+        return Machine(**data)
 
     def absent(self, log: StreamLog[Machine], at: At) -> StateNotFound | NotFound:
         """See Rules."""
@@ -158,6 +158,12 @@ class MachineRules:
         return NotFound(
             f"no machine {machine!r} yet ({at}); its log begins with version 1", machine=machine
         )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Definition):
+        return value.dumped()
+    return sorted(value, key=repr) if isinstance(value, set) else list(value)
 
 
 class MachineLog(StreamLog[Machine]):
@@ -183,14 +189,13 @@ def folder_of(root: Root) -> Path:
 def ids(root: Root, store: EventStore) -> list[str]:
     """Return the machines of this root, sorted; others may share the database."""
     found = list(machines_in(store))
-    if root.url is None:
-        return found
-    return [id_ for id_ in found if _is_here(root, first_event(store, id_), id_)]
+    return [id_ for id_ in found if root.url is None or _is_here(root, store, id_)]
 
 
-def _is_here(root: Root, first: RecordedEvent | None, id_: str) -> bool:
+def _is_here(root: Root, store: EventStore, id_: str) -> bool:
     if (folder_of(root) / f"{id_}.json").exists():
         return True
+    first = first_event(store, id_)
     known = (first.data.get("root") or {}) if first is not None else {}
     return known.get("path") in (None, str(root.path.resolve()))
 
@@ -219,8 +224,5 @@ def rivals(root: Root, store: EventStore, machine: Machine) -> Iterator[Machine]
 def is_writer(root: Root, store: EventStore, machine: Machine) -> bool:
     """Whether the machine is the one that writes its files: the last that began."""
     own = first_event(store, machine.id)
-    for rival in rivals(root, store, machine):
-        other = first_event(store, rival.id)
-        if own is not None and other is not None and other.position > own.position:
-            return False
-    return True
+    others = (first_event(store, rival.id) for rival in rivals(root, store, machine))
+    return own is None or not any(one.position > own.position for one in others if one is not None)

@@ -133,21 +133,18 @@ class MachineService:
                 # One that has ended may have been killed as it did; no later write mends its files.
                 with suppress(FilesBehind):
                     self.files.bring_up_to_date()
-            self._lead_on(refusal)
+            state = self.log.state()
+            if state is not None:
+                actions = machine_actions(state, self.evidence(state))
+                refusal.data["next_actions"] = [action.to_dict() for action in actions]
             raise
         except WrongExpectedVersion as error:
             raise VersionConflict(self.log.machine, error) from error
 
-    def _lead_on(self, refusal: LifecycleError) -> None:
-        state = self.log.state()
-        if state is not None:
-            actions = machine_actions(state, self.evidence(state))
-            refusal.data["next_actions"] = [action.to_dict() for action in actions]
-
     def first_answer(self, options: WriteOptions, *commands: Payload) -> MachineOutcome | None:
-        """Return what a command of this id and content did before, None where it is new.
+        """Return what a command of this id and content did before, None if it is new.
 
-        Raises `CommandConflict` where the id was used for something else.
+        Raises `CommandConflict` if the id was used for something else.
         """
         first = self._writer.first_answer(commands, options)
         if first is None:
@@ -171,8 +168,9 @@ class MachineService:
             events = self.new_events(due.planned, at, own_id(claim, options))
             return self._append(before.head if before is not None else 0, events, due, claim)
 
-        subject = Subject(plan, append, self.log.state)
-        return self._writer.decided(subject, self.log.state(), options)
+        return self._writer.decided(
+            Subject(plan, append, self.log.state), self.log.state(), options
+        )
 
     def _planned(
         self, before: Machine | None, commands: Sequence[Payload], at: str

@@ -12,6 +12,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.fold.foldable import newest_aside
 from projections.history.checkpoint import NAME, VERSION
 from service.reading.log import WorkflowLog
+from service.reading.stream_log import StreamLog
 from service.reading.trust_marks import kept
 from service.root.root import Root
 from service.root.sync import read_sync
@@ -26,7 +27,7 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
     ``sync.json`` is the anchor outside the chain: only with it is a cut tail seen.
     """
     found = list(log.store.verify(log.stream, anchors=_anchors(root, log)))
-    found = with_unfoldable(found, _unreadable(log))
+    found = with_unfoldable(found, unreadable(log))
     if all(one.kind in _SOUND for one in found):
         found += _of_tables(root, log)
     marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
@@ -64,7 +65,8 @@ def _anchors(root: Root, log: WorkflowLog) -> dict[str, Link]:
     return {log.stream: Link(head["version"], head["hash"])}
 
 
-def _unreadable(log: WorkflowLog) -> Iterator[Finding]:
+def unreadable(log: StreamLog[Any]) -> Iterator[Finding]:
+    """Yield what the fold of a stream sets aside, and where it breaks off."""
     version = 0
     try:
         for event, state in log.steps():

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from service.adoption.survey import survey
+from service.adoption.adopt import survey
 from service.adoption.versions import read_sources
 from tests.adoption.support import GOLDEN, NOW
 

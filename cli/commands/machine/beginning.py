@@ -27,12 +27,12 @@ from lifecycle.machines.path import put, writable
 from lifecycle.machines.payload import MachineCreated
 from lifecycle.payload.base import Payload
 from lifecycle.words.document import layout_of
+from service.machines import takeover
 from service.machines.approval import approve
 from service.machines.completing import completed, from_file, limited, shipped
 from service.machines.initialise import begin, make_root, make_way, root_at_place, root_for
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.machines.takeover import protocols, source
 from service.root.disk import system_clock, utc_text
 from service.root.root import Root
 from service.writing.report import identity
@@ -193,12 +193,12 @@ def import_(
             raise InvalidInput(f"--map: expected NAME=STEP, found {word!r}", value=word)
         meant[name] = step
     own = from_file(definition) if definition is not None else None
-    said = protocols.Sayings(meant=meant, at=at, definition=own, now=utc_text(system_clock()))
-    tracks = source.tracks_in(path)
-    groups = [[track] for track in tracks] or [source.files_of(path)]
-    sources = [source.contents_of(files, locked=not options.dry_run) for files in groups]
-    found = [source.take_over(one, said) for one in sources]
-    protocols.require_known(found)
+    said = takeover.Sayings(meant=meant, at=at, definition=own, now=utc_text(system_clock()))
+    tracks = takeover.tracks_in(path)
+    groups = [[track] for track in tracks] or [takeover.files_of(path)]
+    sources = [takeover.contents_of(files, locked=not options.dry_run) for files in groups]
+    found = [takeover.take_over(one, said) for one in sources]
+    takeover.require_known(found)
     policy = _policy(context, consent, signers)
     if tracks and options.command_id is not None:
         raise InvalidInput("--command-id is of one machine: expected PATH to name one track")
@@ -206,9 +206,9 @@ def import_(
         _take_all(context, list(zip(sources, found, strict=True)), policy, options)
         return
     place, one = _place_of(context, sources[0]), found[0]
-    command = source.command_of(one, identity(place[0].path), **policy)
-    more: dict[str, Any] = {"findings": protocols.folded(one.findings), "kept": _KEPT}
-    notes = [*protocols.told(one.findings), _KEPT]
+    command = takeover.command_of(one, identity(place[0].path), **policy)
+    more: dict[str, Any] = {"findings": takeover.folded(one.findings), "kept": _KEPT}
+    notes = [*takeover.told(one.findings), _KEPT]
     _begin_one(context, place, one.id, command, options, sources[0], notes, **more)
 
 
@@ -216,14 +216,14 @@ def _place_of(context: typer.Context, sources: Sources) -> Place:
     settings = settings_of(context)
     first = next(iter(sources))
     where = (settings.database_url, settings.journal)
-    if settings.root is None and source.is_placed(first):
-        return root_at_place(source.root_of(first), *where)
-    return root_for(settings.root or source.root_of(first), *where)
+    if settings.root is None and takeover.is_placed(first):
+        return root_at_place(takeover.root_of(first), *where)
+    return root_for(settings.root or takeover.root_of(first), *where)
 
 
 def _take_all(
     context: typer.Context,
-    each: list[tuple[dict[Path, bytes], protocols.Takeover]],
+    each: list[tuple[dict[Path, bytes], takeover.Takeover]],
     policy: dict[str, Any],
     options: WriteOptions,
 ) -> None:
@@ -232,7 +232,7 @@ def _take_all(
     lines: list[str] = []
     for sources, found in each:
         place = _place_of(context, sources)
-        command = source.command_of(found, identity(place[0].path), **policy)
+        command = takeover.command_of(found, identity(place[0].path), **policy)
         is_new = True
         if place[1] or not options.dry_run:
             with _beginning(context, place, found.id, options) as service:
@@ -245,6 +245,6 @@ def _take_all(
         lines.append(f"{found.id}: {found.phase}, {found.status}{known}")
         findings += [{**f, "place": f"{found.id}: {f['place']}"} for f in found.findings]
     data = {"dry_run": options.dry_run, "machines": answers}
-    data |= {"findings": protocols.folded(findings), "kept": _KEPT}
-    text = "\n".join([*lines, *protocols.told(findings), _KEPT])
+    data |= {"findings": takeover.folded(findings), "kept": _KEPT}
+    text = "\n".join([*lines, *takeover.told(findings), _KEPT])
     answer(Output(settings_of(context)), data, lambda: text)

@@ -121,11 +121,11 @@ def cancel(
     context: typer.Context, options: Writes, machine: MachineId, reason: Reason = None
 ) -> None:
     """Give a machine up; says which branches, worktrees and pull request are left."""
-    from service.machines import git  # loads subprocess, which no other change needs
+    from service.machines.evidence import left_behind
 
     command = made(p.MachineCancelled, reason=reason)
     with acting(context, machine, options.dry_run) as (service, output):
-        left = git.left_behind(service.root.path, service.state())
+        left = left_behind(service.root.path, service.state())
         tell(output, service, service.handle(command, options=options), options, left=left)
 
 

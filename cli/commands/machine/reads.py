@@ -30,12 +30,11 @@ from projections.words.text import age, marked, utc_seconds
 from service.errors import NoRoot
 from service.machines import log
 from service.machines import rehydrate as resuming
-from service.machines.adoption import adoption, undecided, waiting
 from service.machines.completing import SHIPPED, from_file, shipped
 from service.machines.evidence import evidence
 from service.machines.inspection import differences, warnings
 from service.machines.log import MachineLog
-from service.machines.news import FilesLook, told
+from service.machines.news import FilesLook, told, undecided
 from service.reading.moment import Moment
 from service.root.disk import system_clock, utc_text
 from service.root.root import Root
@@ -174,9 +173,9 @@ def drift(
         if not options.dry_run:
             service.files.bring_up_to_date()
         state = service.state()
-        edit = waiting(state, file, detected)
+        edit = service.files.look.waiting(state, file, detected)
         if adopt:
-            commands = adoption(service, state, edit, field or ())
+            commands = service.files.look.adoption(state, edit, field or ())
             outcome = service.handle(*commands, options=options)
         else:
             line = f"wfctl machine drift {machine} --revert"
@@ -205,7 +204,8 @@ def _show_edits(context: typer.Context, machine: str, file: str | None) -> None:
 def _unrecorded(look: FilesLook, state: Machine) -> list[Document]:
     changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
     ahead = look.foreseen() if changed else None
-    becomes = [message(p.type, p.model_dump(mode="json")) for p in ahead.taken] if ahead else []
+    taken = [p for listed in ahead.taken.values() for p, _ in listed] if ahead else []
+    becomes = [message(p.type, p.model_dump(mode="json")) for p in taken]
     left = {one.path: told(one.known) for one in ahead.left if one.known} if ahead else {}
     return [
         {"file": one.file, "kind": one.kind, "detected": None}

@@ -1,22 +1,31 @@
-"""Machines that other programs left, by their protocol: what was found, and what it amounts to."""
+"""Machines that other programs left: how their files are read, and what they amount to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from eventstore.codec import canonical
+from eventstore.private import read_regular
 from lifecycle.machines.definition import CANCELLED, Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document
+from lifecycle.machines.payload import MachineImported
 from lifecycle.machines.shape import misfits
+from lifecycle.words.cause import problem
+from lifecycle.words.document import layout_of
 from projections.machines.documents import LOOP, OWN
 from projections.words.text import passed
+from service.errors import NotFound
 from service.machines.completing import limited, shipped
-from service.machines.writers.conductor import ALIASES
-from service.machines.writers.walk import log_time
+from service.machines.errors import UnimportableMachine
+from service.machines.files import metadata_lock
+from service.machines.writers import ALIASES, CHECKPOINTS, log_time
 
 #: How much the kinds of findings weigh, the heaviest first.
 WEIGHT = (
@@ -77,10 +86,10 @@ class Takeover:
         if isinstance(found, str) and found in known:
             return found
         meant = self.said.meant.get(found) if isinstance(found, str) else None
-        if meant in known and meant is not None:
+        if meant is not None and meant in known:
             self.say("mapped", place, found, f"taken for {meant}, as --map says")
             return meant
-        self.unknown.append({"place": place, "found": found, "nearest": nearest(found, known)})
+        self.unknown.append({"place": place, "found": found, "nearest": _nearest(found, known)})
         return usual
 
     def place(self, where: str, found: Any, aliases: Mapping[str, str]) -> None:
@@ -114,10 +123,9 @@ class Takeover:
             self.say("impossible_time", place, value, "expected a time as text")
             return None
         ago = passed(value, self.said.now) if value else 0
-        if ago is None:
-            self.say("impossible_time", place, value, "expected a time")
-        elif ago < 0:
-            self.say("impossible_time", place, value, "it is yet to come")
+        if ago is None or ago < 0:
+            why = "expected a time" if ago is None else "it is yet to come"
+            self.say("impossible_time", place, value, why)
         return str(value) if value is not None else None
 
     def in_order(self, place: str, first: str | None, then: str | None) -> None:
@@ -127,7 +135,7 @@ class Takeover:
             self.say("impossible_time", place, then, f"it is before the beginning, {first}")
 
 
-def nearest(found: Any, known: Sequence[str]) -> str | None:
+def _nearest(found: Any, known: Sequence[str]) -> str | None:
     """Return the name that is most like what was found, None where none is."""
     folded = {name.replace("_", "").lower(): name for name in known}
     wanted = str(found).replace("_", "").replace("-", "").lower()
@@ -183,11 +191,12 @@ def told(findings: Sequence[Document]) -> list[str]:
     return lines
 
 
-def visit(phase: str, entered: str, status: str | None, **more: Any) -> Document:
-    """Return a stay in a phase, as an import records it."""
+def _visit(phase: str, entered: str, status: str | None, **more: Any) -> Document:
     known = dict.fromkeys(("started_at", "completed_at", "updated_at", "left_at"))
     return {"phase": phase, "entered_at": entered, "status": status, **known, "data": {}, **more}
 
+
+# A conductor track.
 
 _START = "PLAN"
 #: What the protocol's own writers call a step.
@@ -195,26 +204,18 @@ _ALIASES = {**ALIASES, "NOT_STARTED": _START}
 _TIMES = ("started_at", "completed_at", "last_updated")
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
 #: Fields that the protocol's own writers write beside the loop.
-_KNOWN = frozenset(
-    {
-        *("version", "track_id", "name", "type", "status", "blockers", OWN, "created_at"),
-        *("updated_at", "superpower_enhanced", "enrich", "business_sync_required"),
-        *("description", "priority", "depends_on", "sprint_order"),
-    }
+_KNOWN = (
+    *("version", "track_id", "name", "type", "status", "blockers", OWN, "created_at"),
+    *("updated_at", "superpower_enhanced", "enrich", "business_sync_required"),
+    *("description", "priority", "depends_on", "sprint_order"),
 )
 
 
-def take_over_conductor(
-    source: Document, folder: str, said: Sayings, root: Path, *, is_track: bool
-) -> Takeover:
-    """Return the machine of a track; unknown fields are kept and reported.
-
-    ``folder`` is the name of the file's folder: that of the track, if the file ``is_track``.
-    ``root`` may have limits of its own.
-    """
-    named = source.get("track_id")
-    id_ = folder if is_track else str(named or folder)
-    known = limited(said.definition or shipped("conductor"), root)
+def _track(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
+    """Its folder names a track, if it lies where tracks do; unknown fields are kept."""
+    folder, named = path.resolve().parent.name, source.get("track_id")
+    id_ = folder if is_track(path) else str(named or folder)
+    known = limited(said.definition or shipped("conductor"), root_of(path))
     found = Takeover(id_, known, _START, said)
     if named is not None and named != id_:
         found.say("track_id", "track_id", named, f"the track is {id_}, as its folder says")
@@ -227,13 +228,6 @@ def take_over_conductor(
     if loop or said.at is not None:
         found.place(f"{OWN}.current_step", loop.get("current_step"), _ALIASES)
     found.status = found.status_at(f"{OWN}.step_status", loop.get("step_status"))
-    _count(found, loop)
-    _visits(found, loop)
-    _look_at_fields(found, source)
-    return found
-
-
-def _count(found: Takeover, loop: Document) -> None:
     count = loop.get("fix_cycle_count", 0)
     limit = found.definition.limit_of(LOOP, found.document)
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= limit:
@@ -241,89 +235,78 @@ def _count(found: Takeover, loop: Document) -> None:
         count = limit if isinstance(count, int) and count > limit else 0
     if count:
         found.counts[LOOP] = count
+    _steps(found, loop)
+    for key in (key for key in source if key not in _KNOWN):
+        found.say("unknown_field", key, None, "kept as found")
+    blockers = source.get("blockers")
+    if isinstance(blockers, list) and any(isinstance(one, str) for one in blockers):
+        found.say("unexpected_value", "blockers", None, "blockers as text; kept as found")
+    return found
 
 
-def _visits(found: Takeover, loop: Document) -> None:
-    checkpoints = loop.get("checkpoints")
+def _steps(found: Takeover, loop: Document) -> None:
+    checkpoints = loop.get(CHECKPOINTS)
     if not isinstance(checkpoints, dict):
-        found.say("missing", f"{OWN}.checkpoints", checkpoints, "no checkpoints")
+        found.say("missing", f"{OWN}.{CHECKPOINTS}", checkpoints, "no checkpoints")
         checkpoints = {}
     begun = found.time(f"{OWN}.step_started_at", loop.get("step_started_at"))
     for step, checkpoint in checkpoints.items():
-        place = f"{OWN}.checkpoints.{step}"
+        place = f"{OWN}.{CHECKPOINTS}.{step}"
         if step not in found.definition.phases:
             found.say("unknown_step", place, None, "kept as found")
         elif not isinstance(checkpoint, dict):
             found.say("unexpected_value", place, checkpoint, "expected an object; kept as found")
         else:
-            found.visits.append(_visit(found, place, step, checkpoint, begun))
+            _step(found, place, step, checkpoint, begun)
     if all(one["phase"] != found.phase for one in found.visits):
         entered = begun or found.created or ""
-        found.visits.append(visit(found.phase, entered, found.status, started_at=begun))
+        found.visits.append(_visit(found.phase, entered, found.status, started_at=begun))
 
 
-def _visit(
-    found: Takeover, place: str, step: str, checkpoint: Document, begun: str | None
-) -> Document:
+def _step(found: Takeover, place: str, step: str, checkpoint: Document, begun: str | None) -> None:
     for name in _REQUIRED:
         if checkpoint.get(name) is None:
             found.say("missing", f"{place}.{name}", None, "a checkpoint should have it")
-    times = {name: found.time(f"{place}.{name}", checkpoint.get(name)) for name in _TIMES}
-    found.in_order(f"{place}.completed_at", times["started_at"], times["completed_at"])
-    data = {k: v for k, v in checkpoint.items() if k not in (*_TIMES, "status")}
-    return visit(
-        step,
-        times["started_at"] or begun or found.created or "",
-        found.status_at(f"{place}.status", checkpoint.get("status")),
-        started_at=times["started_at"],
-        completed_at=times["completed_at"],
-        updated_at=times["last_updated"],
-        data=data,
+    started, completed, updated = (
+        found.time(f"{place}.{name}", checkpoint.get(name)) for name in _TIMES
     )
+    found.in_order(f"{place}.completed_at", started, completed)
+    data = {k: v for k, v in checkpoint.items() if k not in (*_TIMES, "status")}
+    times = {"started_at": started, "completed_at": completed, "updated_at": updated}
+    status = found.status_at(f"{place}.status", checkpoint.get("status"))
+    entered = started or begun or found.created or ""
+    found.visits.append(_visit(step, entered, status, **times, data=data))
 
 
-def _look_at_fields(found: Takeover, source: Document) -> None:
-    for key in source:
-        if key not in _KNOWN:
-            found.say("unknown_field", key, None, "kept as found")
-    blockers = source.get("blockers")
-    if isinstance(blockers, list) and any(isinstance(one, str) for one in blockers):
-        found.say("unexpected_value", "blockers", None, "blockers as text; kept as found")
+# Phased development (dotagent): two files.
 
-
-_OWN = frozenset(
-    {
-        *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
-        *("completed_phases", "user_checkpoints", "interruption_safe"),
-    }
+_OWN = (
+    *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
+    *("completed_phases", "user_checkpoints", "interruption_safe"),
 )
 
 
-def take_over_dotagent(source: Document, execution: Document, id_: str, said: Sayings) -> Takeover:
-    """Return the machine of the two files; ``execution`` is empty where there is none."""
+def _phased(path: Path, source: Document, execution: Document, said: Sayings) -> Takeover:
     known = said.definition or shipped("dotagent")
-    found = Takeover(str(source.get("workflow_id") or id_), known, known.initial, said)
+    found = Takeover(str(source.get("workflow_id") or _name(path)), known, known.initial, said)
     found.place("current_phase", source.get("current_phase"), {})
     found.status = found.status_at("phase_status", source.get("phase_status"))
     if source.get("interruption_safe") is not True:
         value = source.get("interruption_safe")
         found.say("not_whole", "interruption_safe", value, "the file says that it was not whole")
     found.created = found.time("started_at", source.get("started_at"))
-    found.document = _document(source, execution)
+    rest = {key: value for key, value in execution.items() if key != "tasks"}
+    found.document = {
+        **{key: value for key, value in source.items() if key not in _OWN},
+        **({"execution": rest} if rest else {}),
+        "tasks": execution.get("tasks") or [],
+    }
     found.see_fields({"execution"})
-    _dotagent_visits(found, source)
+    _phases(found, source)
     return found
 
 
-def _document(source: Document, execution: Document) -> Document:
-    document = {key: value for key, value in source.items() if key not in _OWN}
-    rest = {key: value for key, value in execution.items() if key != "tasks"}
-    if rest:
-        document["execution"] = rest
-    return {**document, "tasks": execution.get("tasks") or []}
-
-
-def _dotagent_visits(found: Takeover, source: Document) -> None:
+def _phases(found: Takeover, source: Document) -> None:
     order = list(found.definition.phases)
     entered = found.created or ""
     for index, done in enumerate(_objects(found, source, "completed_phases")):
@@ -335,16 +318,20 @@ def _dotagent_visits(found: Takeover, source: Document) -> None:
         found.in_order(f"{place}.completed_at", entered, at)
         data = {"output": done["output"]} if isinstance(done.get("output"), str) else {}
         times = {"started_at": entered, "completed_at": at, "left_at": at}
-        found.visits.append(visit(done["phase"], entered, "complete", **times, data=data))
+        found.visits.append(_visit(done["phase"], entered, "complete", **times, data=data))
         entered = at
     last = found.time("last_updated", source.get("last_updated"))
     started = entered if found.status != "pending" else None
-    now = visit(found.phase, entered, found.status, started_at=started, updated_at=last)
+    now = _visit(found.phase, entered, found.status, started_at=started, updated_at=last)
     found.visits.append(now)
     found.given = [
         {"phase": str(one.get("phase")), "at": str(one.get("approved_at") or "")}
         for one in _objects(found, source, "user_checkpoints")
     ]
+
+
+def _name(path: Path) -> str:
+    return path.name.removesuffix(".json").removesuffix(".state")
 
 
 def _objects(found: Takeover, source: Document, key: str) -> list[Document]:
@@ -356,25 +343,146 @@ def _objects(found: Takeover, source: Document, key: str) -> list[Document]:
     return [item for item in items if isinstance(item, dict)]
 
 
-TYPES = ("feature", "debug", "refactor", "oneshot")
-_EXARCHOS_OWN = frozenset(
-    {"version", "featureId", "workflowType", "createdAt", "updatedAt", "phase"}
-)
+# A feature, a bug and the like (exarchos): one file.
+
+_TYPES = ("feature", "debug", "refactor", "oneshot")
+_EXARCHOS_OWN = ("version", "featureId", "workflowType", "createdAt", "updatedAt", "phase")
 
 
-def take_over_exarchos(source: Document, id_: str, said: Sayings) -> Takeover:
-    """Return the machine of a state file; unknown fields are kept and reported."""
+def _feature(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
     type_ = source.get("workflowType")
-    known = said.definition or shipped(
-        said.meant.get(str(type_), type_ if type_ in TYPES else TYPES[0])
-    )
-    found = Takeover(str(source.get("featureId") or id_), known, known.initial, said)
+    usual = type_ if type_ in _TYPES else _TYPES[0]
+    known = said.definition or shipped(said.meant.get(str(type_), usual))
+    found = Takeover(str(source.get("featureId") or _name(path)), known, known.initial, said)
     if said.definition is None:
-        found.name("workflowType", type_, TYPES, TYPES[0])
+        found.name("workflowType", type_, _TYPES, _TYPES[0])
     found.place("phase", source.get("phase"), {CANCELLED: CANCELLED})
     found.document = {key: value for key, value in source.items() if key not in _EXARCHOS_OWN}
     found.created = found.time("createdAt", source.get("createdAt"))
     found.see_fields({key for key in found.document if key.startswith("_")})
     entered = found.time("updatedAt", source.get("updatedAt")) or found.created or ""
-    found.visits = [visit(found.phase, entered, None)]
+    found.visits = [_visit(found.phase, entered, None)]
     return found
+
+
+_PHASE, _EXECUTION, _METADATA = "phase.json", "execution.json", "metadata.json"
+_STATE = ".state.json"
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files to be read: of a folder those that it holds, with their siblings.
+
+    Raises `NotFound` where there is none.
+    """
+    if path.is_dir():
+        for name in (_PHASE, f"memory/state/{_PHASE}", _METADATA):
+            if (path / name).is_file():
+                return files_of(path / name)
+        states = sorted(path.glob(f"*{_STATE}"))
+        if len(states) == 1:
+            return states
+        raise NotFound(f"{path}: expected {_PHASE}, {_METADATA} or one *{_STATE}; name the file")
+    if not path.is_file():
+        raise NotFound(f"no file {path}")
+    sibling = path.with_name(_EXECUTION)
+    return [path, sibling] if path.name == _PHASE and sibling.is_file() else [path]
+
+
+def root_of(path: Path) -> Path:
+    """Return the folder that would be the root, by where the protocols keep their files."""
+    path = path.resolve()
+    places = {_PHASE: ("memory", "state"), _METADATA: ("conductor", "tracks", path.parent.name)}
+    folders = places.get(path.name, ())
+    if folders and path.parts[-len(folders) - 1 : -1] == folders:
+        return path.parents[len(folders)]
+    return path.parent
+
+
+def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
+    """Return what the files hold; ``locked``: under the protocol's own lock, if it has one."""
+    has_lock = locked and is_track(paths[0])
+    with metadata_lock(paths[0].parent, lambda _: None) if has_lock else nullcontext():
+        return {path: read_regular(path) for path in paths}
+
+
+def is_placed(path: Path) -> bool:
+    """Whether a file lies where its protocol has it, below the folder that would be the root."""
+    return root_of(path) != path.resolve().parent
+
+
+def is_track(path: Path) -> bool:
+    """Whether a file lies where a conductor track has its own."""
+    return path.name == _METADATA and is_placed(path)
+
+
+def tracks_in(path: Path) -> list[Path]:
+    """Return the files of all tracks of a repository, sorted; archived ones stay archived."""
+    folders = (path / "conductor" / "tracks", path / "tracks", path)
+    found = (sorted(one.glob(f"*/{_METADATA}")) for one in folders if one.name == "tracks")
+    return next(filter(None, found), [])
+
+
+def _decoded(path: Path, content: bytes) -> Document:
+    """Return the JSON object of a file; raises `UnreadablePlan` with the place of the error.
+
+    Raises `UnimportableMachine`, and `InvalidData` for values that no event can hold.
+    """
+    from service.documents.plan_file import decode_json
+
+    found: Document = {}
+    try:
+        found = value = decode_json(str(path), content.decode("utf-8-sig"))
+        unfit = "" if isinstance(value, dict) else f"a JSON object, found {json.dumps(value):.60}"
+    except UnicodeDecodeError as error:
+        unfit = f"UTF-8, found other bytes at byte {error.start}"
+    if unfit:
+        raise UnimportableMachine(f"{path}: expected {unfit}", path=str(path))
+    canonical(found, str(path))
+    return found
+
+
+_Reader = Callable[[Path, Document, Document, Sayings], Takeover]
+#: By which fields or name the first file of a protocol is known, and what reads it.
+_READERS: tuple[tuple[set[str], str | None, _Reader], ...] = (
+    ({"workflowType", "featureId"}, None, _feature),
+    ({"current_phase"}, _PHASE, _phased),
+    ({OWN, "track_id"}, _METADATA, _track),
+)
+
+
+def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
+    """Return the machine of the files; raises `UnimportableMachine` for no known protocol."""
+    path, *_ = contents
+    first, *more = (_decoded(path, content) for path, content in contents.items())
+    for fields, name, reader in _READERS:
+        if fields & first.keys() or path.name == name:
+            return reader(path, first, more[0] if more else {}, said)
+    raise UnimportableMachine(
+        f"{path}: expected the state of a known protocol (workflowType, current_phase or "
+        f"loop_state), found the fields {', '.join(list(first)[:8]) or '(none)'}",
+        path=str(path),
+    )
+
+
+def command_of(found: Takeover, root: Document, **policy: Any) -> MachineImported:
+    """Return the event that begins the machine; raises `InvalidInput` for an unusable id."""
+    from pydantic import ValidationError
+
+    names = ("phase", "status", "document", "counts", "visits", "given", "findings", "created")
+    try:
+        return MachineImported(
+            machine=found.id,
+            definition=found.definition.dumped(),
+            layout=layout_of(found.document),
+            root=root,
+            **{name: getattr(found, name) for name in names},
+            **policy,
+        )
+    except ValidationError as error:
+        problems = [problem(e) for e in error.errors()]
+        raise InvalidInput(
+            f"{found.id!r} cannot be taken over: {'; '.join(problems)}. Correct it and import "
+            "again; nothing was written.",
+            id=found.id,
+            problems=problems,
+        ) from error
