@@ -48,7 +48,7 @@ PROMPTS = [
 
 
 def prompt_of(name: str, given: Mapping[str, str]) -> str | None:
-    """Return a prompt with the arguments filled in, None where there is none of the name."""
+    """Return a prompt with the arguments filled in; None for an unknown name."""
     if name not in _PROMPTS:
         return None
     prompt = _PROMPTS[name]

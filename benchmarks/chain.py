@@ -71,7 +71,7 @@ def left(folder: Path, stages: int) -> tuple[float, float]:
 
 
 def snakemake(folder: Path, stages: int) -> float | None:
-    """Run the same chain with Snakemake; None where there is none."""
+    """Run the same chain with Snakemake; None if it is not installed."""
     if shutil.which("snakemake") is None:
         return None
     first = 'rule s1:\n    output: "out-1"\n    shell: "echo hi > {output}"\n'

@@ -28,9 +28,8 @@ from reconciler.submission.build import StageJob
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
 from service.writing.initialise import initialise, root_at
-from service.writing.report import identity
 from service.writing.stream_writer import Planned, WriteOptions
-from service.writing.workflow_service import Service
+from service.writing.workflow_service import Service, identity
 
 _ACTOR = Actor("user", "bench")
 _PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}

@@ -15,7 +15,7 @@ from eventstore.store import StoredFold
 from lifecycle.fold.evolve import REDUCER
 from lifecycle.state.workflow import Workflow
 from migrations.upgrade import upgrade
-from service.reading import sealing
+from service.reading import stream_log
 from service.reading.log import WorkflowLog
 from service.root.disk import system_instant
 
@@ -40,7 +40,7 @@ def _measured(folder: Path, rounds: int) -> str:
         kept = log.replayed()
         log.keep_fold(kept)
         fill(store, LENGTH + BEHIND, numbers)
-        unsealed = StoredFold(STREAM, "bare", REDUCER, kept.head, sealing.to_bytes(kept))
+        unsealed = StoredFold(STREAM, "bare", REDUCER, kept.head, stream_log.to_bytes(kept))
         store.save_fold(unsealed)
         whole = _compared(log.replayed, lambda: _folded(store, None, 0))
         after = _compared(
@@ -59,7 +59,7 @@ def _as_kept(store: SqliteStore) -> Workflow:
     fold = store.load_fold(STREAM, "bare", REDUCER)
     if fold is None:
         raise AssertionError("expected a kept state")
-    return sealing.from_bytes(fold.state)
+    return stream_log.from_bytes(fold.state)
 
 
 def _run(contenders: list[Contender], rounds: int) -> list[Result]:

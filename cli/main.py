@@ -72,8 +72,7 @@ def _command(is_only: bool) -> Callable[..., Any]:
     # Imports leave no garbage worth looking for, and looking takes a tenth of the start.
     gc.disable()
     try:
-        from cli.program.app import build
-        from cli.program.shortcuts import search_no_plugins
+        from cli.program.tree import build, search_no_plugins
 
         search_no_plugins()
         return build()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.event import Clock
 from eventstore.private import is_server
 from eventstore.sqlite.store import open_store

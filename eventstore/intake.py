@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from eventstore.codec import canonical
+from eventstore.chain import canonical
 from eventstore.errors import DamagedEvent, TransferConflict
-from eventstore.statements import Statements
+from eventstore.sql import Statements
 from eventstore.store import Cargo, Raw, Refusal
 from eventstore.verification import StoredRow
 

@@ -5,12 +5,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from eventstore.chain import START, Link, Sealed, seal
-from eventstore.codec import Schema, canonical
+from eventstore.chain import START, Link, Schema, Sealed, canonical, seal
 from eventstore.errors import EventIdReused, StoreClosed, StoreUnreachable, TransferConflict
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.intake import placed
-from eventstore.reading import Reader
+from eventstore.sql import Reader
 from eventstore.store import (
     Appended,
     Cargo,

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from eventstore.intake import CLAIM, refused
-from eventstore.statements import Statements
+from eventstore.sql import Statements
 from eventstore.verification import Finding
 
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from eventstore.chain import START, Link
-from eventstore.codec import Schema, digest
+from eventstore.chain import START, Link, Schema, digest
 from eventstore.errors import DamagedEvent, SchemaError
 
 _CLAIMS_AT_ONCE = 500

@@ -25,7 +25,7 @@ from projections.exports.markup import environment
 from projections.files.progress_log import message
 from projections.files.summary import FIGURES
 from service.errors import InvalidOption, NotFound
-from service.root.safe_open import OutsideRoot, open_within
+from service.root.disk import OutsideRoot, open_within
 
 
 @cache

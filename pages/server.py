@@ -21,7 +21,7 @@ from pages.finding import Pulses
 from pages.render import PageRequest, figure, parsed
 from pages.shelf import ServedRoot, Shelf
 from service.errors import InvalidOption, NotFound
-from service.root.safe_open import OutsideRoot
+from service.root.disk import OutsideRoot
 
 #: An error, and the number of HTTP with which it is answered; any other: 500.
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (

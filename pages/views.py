@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.budget import budget_of
+from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
 from pages import finding, render
 from pages.render import PageRequest, previews
@@ -22,16 +22,14 @@ from projections.exports.timeline_svg import drawing as timeline
 from projections.exports.timeline_svg import state_spans
 from projections.files.document_diff import differences
 from projections.files.state_document import document
-from projections.screens.next_actions import next_actions
-from projections.screens.starting import Surroundings
+from projections.screens.next_actions import Surroundings, next_actions
 from projections.words.account import Seen, account, waits
 from projections.words.came_about import Item
-from projections.words.next_action import NextAction
+from projections.words.text import NextAction
 from service.errors import NotFound
-from service.files.surroundings import surroundings
-from service.reading.log import WorkflowLog
+from service.files.inspection import surroundings
+from service.reading.log import Selection, WorkflowLog
 from service.reading.moment import parse_moment
-from service.reading.selection import Selection
 from service.root.root import Root
 
 #: Stages of a page, events of a page, lines beside a workflow, attempts of a stage, differences.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyDriven
-from reconciler.host.locks import held, held_if_free, is_held
+from reconciler.host.program import held, held_if_free, is_held
 from service.errors import RootBusy
 from service.root.disk import locked, utc_text
 from service.writing.stream_writer import WriteOptions
@@ -19,8 +22,103 @@ from service.writing.workflow_service import Outcome, Service
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from reconciler.attempt.paths import AttemptPaths
-    from reconciler.port import JobRunner
+
+
+class Mode(StrEnum):
+    """How a monitor is started."""
+
+    TMUX = "tmux"
+    SETSID = "setsid"
+    SYNC = "sync"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """What a launch came to.
+
+    ``mode`` is the one that was used, which differs from the one asked for where ``note`` says
+    so in a sentence for the caller to print. ``session`` is the tmux session, ``pid`` the
+    monitor's.
+    """
+
+    mode: Mode
+    session: str | None = None
+    pid: int | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionFacts:
+    """What the files of an attempt tell about its submission; None or empty where they do not.
+
+    ``host`` and ``boot_id`` are the monitor's machine, ``job_host`` and ``job_boot_id`` that of
+    the jobs where it is another one.
+    """
+
+    submission_hash: str | None = None
+    job_hashes: tuple[str, ...] = ()
+    job_ids: tuple[str, ...] = ()
+    work_dir: str | None = None
+    dpdispatcher_version: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    job_host: str | None = None
+    job_boot_id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name, sequences as lists."""
+        return {**asdict(self), "job_hashes": list(self.job_hashes), "job_ids": list(self.job_ids)}
+
+
+class JobRunner(Protocol):
+    """Runs the jobs of attempts, one submission and one run each."""
+
+    def check(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
+        """Check what the attempt would submit, as ``prepare`` does; write nothing.
+
+        Returns its SHA-256.
+
+        Raises what ``prepare`` raises.
+        """
+
+    def prepare(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
+        """Write what the attempt submits, have it checked, and return its SHA-256.
+
+        Starts no computation, and leaves what a person or agent wrote as it is. Raises
+        UnusableSubmission, RejectedSubmission, ProgramMissing.
+        """
+
+    def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
+        """Start a monitor of a prepared attempt.
+
+        Called again for the same attempt it attaches: whatever was killed in between, a
+        computation of this attempt that has started is never started again, and one that is
+        over is collected. Returns when the monitor has taken up its work; one that is killed before
+        that is started once more. Raises AlreadyMonitored, LaunchFailed, ProgramMissing.
+        """
+
+    def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
+        """Wait until no monitor of the stage lives; False after ``timeout`` seconds."""
+
+    def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
+        """Return what is known of the submission, from the attempt's files alone."""
+
+
+def late_runner() -> JobRunner:
+    """Return the runner through DPDispatcher, whose modules no command loads in vain."""
+    return cast("JobRunner", _Late())
+
+
+class _Late:
+    @cached_property
+    def runner(self) -> JobRunner:
+        from reconciler.dpdispatcher.runner import DPDispatcherRunner
+
+        return DPDispatcherRunner()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runner, name)
+
 
 #: Seconds for which a look at the loop's lock may hold it.
 _LOOK = 0.5

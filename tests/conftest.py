@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from service.reading.sealing import own_seal
+from service.reading.stream_log import own_seal
 from tests import emptylog
 from tests.crash import table
 from tests.memory import stay_in_memory

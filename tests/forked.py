@@ -204,14 +204,14 @@ def warm_up() -> None:
     import pkgutil
 
     import cli
-    import cli.program.app
+    import cli.program.tree
 
     for module in pkgutil.walk_packages(cli.__path__, "cli."):
         if module.name.rpartition(".")[2] != "__main__":
             importlib.import_module(module.name)
     for name in ("sqlalchemy.dialects.sqlite", "encodings.utf_8_sig", "urllib.request"):
         importlib.import_module(name)
-    _load(cli.program.app.build().__self__)  # type: ignore[attr-defined]
+    _load(cli.program.tree.build().__self__)  # type: ignore[attr-defined]
 
 
 def _load(command: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from service.root.disk import content_of, write_whole
-from service.root.known_logs import folder
+from service.root.trust import folder
 
 _COMMA = re.compile(r"\s*,")
 _TEXT = r'("(?:[^"\\]|\\.)*")'
@@ -144,7 +144,7 @@ def place_of(client: str, project: Path | None) -> Path:
 
 
 def load(path: Path) -> InstallRecord | None:
-    """Return a record, None where there is none."""
+    """Return a record; None if there is no file."""
     content = content_of(path)
     if content is None:
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agents.install.installing import InstallPlan
     from lifecycle.machines.machine import Machine
     from lifecycle.state.workflow import Workflow
-    from projections.screens.unfinished import Unfinished
+    from projections.screens.inbox import Unfinished
 
 #: Tokens of the workflow's brief, and bytes of the briefs of all machines.
 _TOKENS, _BYTES = 1200, 2400
@@ -132,7 +132,7 @@ def hook(
     session-start prints the brief; before-compact records a hand-off of what is in hand;
     before-stop asks once for a word of it.
     """
-    from projections.screens.unfinished import of_machine, of_workflow
+    from projections.screens.inbox import of_machine, of_workflow
 
     given = _given()
     try:
@@ -208,7 +208,7 @@ def _hand_off(root: str, unfinished: list[Unfinished], live: list[Machine], trig
 
 def _ask_once(unfinished: list[Unfinished], given: dict[str, Any], root: str) -> None:
     """Ask the client to go on if something is in hand without a word; never twice for it."""
-    from service.root.known_logs import asked_before
+    from service.root.trust import asked_before
 
     if not unfinished or given.get("stop_hook_active"):
         return

@@ -26,8 +26,8 @@ from projections.words.came_about import came_about
 from projections.words.text import shown, utc_seconds
 from service.errors import InvalidOption, ServiceError, SqlTooLong
 from service.questions import audit as answers
+from service.questions.audit import drift_records, tampering_records
 from service.questions.causes import refusals_by
-from service.questions.integrity import drift_records, tampering_records
 from service.reading.moment import Moment
 from service.sql import tables
 from service.sql.tables import SQL_PATIENCE

@@ -15,7 +15,7 @@ from cli.frame.options import DryRun, Text, argument, option
 from cli.frame.workspace import SCHEMA, address_here, create, opened, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.event import Clock
@@ -24,7 +24,7 @@ from eventstore.private import is_server, public
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant, steps
 from eventstore.transfer.copy import copy as copied
-from projections.words.next_action import NextAction
+from projections.words.text import NextAction
 from service.errors import InvalidOption, NoRoot
 from service.handover import archive as archives
 from service.handover.carried import brought, put_in_place
@@ -159,7 +159,7 @@ def _reader(address: Path | str) -> EventStore:
 
 
 def made_at(address: Path | str, journal: str | None = None) -> EventStore:
-    """Open a log for writing, made first where there is none."""
+    """Open a log for writing; create it first if it does not exist."""
     from migrations.upgrade import upgrade
 
     upgrade(address)

@@ -11,7 +11,7 @@ from cli.frame.options import DryRun, Stage, Writes, argument, option
 from cli.frame.workspace import engine
 from cli.frame.writes import through
 from cli.terminal.output import say
-from lifecycle.state.dependencies import has_results_kept
+from lifecycle.state.conditions import has_results_kept
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def diagnose(
 ) -> None:
     """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
     from reconciler.control.dispatch import dispatch as launch
-    from reconciler.control.fix import of_newest
     from reconciler.control.reconcile import dispatch_sync
+    from reconciler.control.stopping import of_newest
 
     def act(jobs: Jobs) -> Outcome:
         if sync:

@@ -22,9 +22,8 @@ from eventstore.event import RecordedEvent
 from eventstore.store import subscribed
 from lifecycle.errors import UnknownEventType
 from service.errors import InvalidOption
-from service.reading.log import WorkflowLog
+from service.reading.log import Selection, WorkflowLog, check_behaviour
 from service.reading.moment import Moment
-from service.reading.selection import Selection, check_behaviour
 from service.reading.stream_log import StreamLog
 from service.root.disk import system_clock, utc_text
 
@@ -266,7 +265,7 @@ def fsck(
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
     from service.machines.inspection import check_machines
-    from service.questions.integrity import check_integrity
+    from service.questions.audit import check_integrity
 
     with reading(context) as workflow:
         head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too

@@ -24,10 +24,9 @@ from reconciler.errors import MissingInput
 from reconciler.files.freshness import look
 from service.errors import InvalidOption
 from service.reading.moment import Moment
-from service.root.disk import write_streamed
-from service.root.safe_open import OutsideRoot, content_within
-from service.writing.report import report as made
-from service.writing.report import write_to
+from service.root.disk import OutsideRoot, content_within, write_streamed
+from service.writing.workflow_service import report as made
+from service.writing.workflow_service import write_to
 
 if TYPE_CHECKING:
     from service.handover.archive import Shown

@@ -27,9 +27,8 @@ from service.files.workflow_files import STATE
 from service.questions.causes import advice_of
 from service.root.disk import content_of, system_clock, utc_text
 from service.root.root import Root
-from service.writing.report import identity
 from service.writing.stream_writer import WriteOptions
-from service.writing.workflow_service import Outcome
+from service.writing.workflow_service import Outcome, identity
 
 if TYPE_CHECKING:
     from service.adoption.adopt import ImportResult

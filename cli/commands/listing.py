@@ -24,8 +24,8 @@ from projections.screens.inbox import InboxItem, number_of, numbered
 from projections.words.account import waits
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption, NotFound
-from service.root.known_logs import known_roots
 from service.root.root import WORKFLOW, Root, find_root, kept, read_config
+from service.root.trust import known_roots
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
@@ -279,7 +279,7 @@ def _impact(
 ) -> tuple[str, str]:
     """Return what is told of an amendment's impact, and what tells it from another."""
     from cli.frame import impact as words
-    from eventstore.codec import canonical, digest
+    from eventstore.chain import canonical, digest
     from service.consent.proof import content_of
     from service.writing.amendments import question_of
     from service.writing.workflow_service import Service

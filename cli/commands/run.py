@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def show(context: typer.Context) -> None:
     """Whether one is at work, and how to watch, pause and stop it."""
     from reconciler.loop.detached import recorded
-    from service.files.surroundings import PAUSE
+    from service.files.inspection import PAUSE
 
     with reading(context) as workflow:
         found = recorded(workflow.root)
@@ -66,7 +66,7 @@ def resume(context: typer.Context) -> None:
 
 
 def _pause(context: typer.Context, paused: bool, text: str) -> None:
-    from service.files.surroundings import PAUSE
+    from service.files.inspection import PAUSE
 
     with reading(context) as workflow:
         file = workflow.root.path / PAUSE
@@ -159,7 +159,7 @@ def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, flo
     from reconciler.loop.detached import start
     from reconciler.loop.run import without_commands
     from reconciler.loop.session import check_report
-    from service.writing.undecided import check_edits_of_all
+    from service.writing.amendments import check_edits_of_all
 
     with engine(context) as (jobs, output):
         silent = [] if given.found_agent() is not None else without_commands(jobs)

@@ -24,8 +24,8 @@ from cli.settings import VERSION, Format, Settings
 from cli.terminal.output import say
 from eventstore.private import is_server, public
 from service.errors import InvalidOption, NoRoot
-from service.root.known_logs import known_roots
 from service.root.root import WORKFLOW, Root, find_root, read_config
+from service.root.trust import known_roots
 
 if TYPE_CHECKING:
     from pages.shelf import ServedRoot
@@ -164,15 +164,14 @@ _COMMANDS = {
     "stage status tasks why",
     "cli.commands.machine": "beginning changes reads",
     "cli.frame": "checkpoints writes",
-    "cli.program": "app",
+    "cli.program": "tree",
     "cli.terminal": "briefing talk",
-    "eventstore": "engine intake sqlite.store sqlite.writer",
+    "eventstore": "engine intake sqlite.store sqlite.connection",
     "lifecycle": "payload.stage plan.advice",
     "projections": "files.report files.schemas machines.description",
-    "reconciler": "briefing.rehydrate briefing.shorten context "
-    "dpdispatcher.late_runner sweep.table",
+    "reconciler": "briefing.rehydrate briefing.shorten context sweep.table",
     "service": "documents.strict_yaml files.foreign_changes machines.inspection "
-    "proofs.witness writing.report writing.workflow_service",
+    "proofs.witness writing.workflow_service",
 }
 
 
@@ -262,7 +261,7 @@ def _carried_out(arguments: list[str]) -> int:
 
 
 def _prepare() -> None:
-    from cli.program.app import build
+    from cli.program.tree import build
 
     for room, names in _COMMANDS.items():
         for name in names.split():

@@ -15,8 +15,8 @@ from cli.frame.workspace import engine, newest_attempt, reading
 from cli.frame.writes import claim, issue, tell, through, write
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
-from lifecycle.rules.flat import payload_of
-from projections.files.results import SessionRecord, sessions
+from lifecycle.payload.shape import payload_of
+from projections.files.summary import SessionRecord, sessions
 from service.errors import NotFound
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def retry(
     regenerate: bool = option("Build submission.json anew from the parameters."),
 ) -> None:
     """failed -> ready, counted as a retry; a fix of parameters is an amendment."""
-    from reconciler.control.fix import retry as retry_after
+    from reconciler.control.stopping import retry as retry_after
 
     through(
         context, options, lambda jobs: retry_after(jobs, stage, fix, options, regenerate=regenerate)

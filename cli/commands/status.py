@@ -19,7 +19,7 @@ from cli.frame.workspace import Reading, journal_of, reading, settings_of
 from cli.settings import Color, Format
 from cli.terminal.output import Output
 from lifecycle.rules.impact import acting_on
-from lifecycle.state.hindrance import reason
+from lifecycle.state.conditions import reason
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
@@ -32,9 +32,9 @@ from projections.words.text import utc_seconds
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
 from service.files.inspection import kept
-from service.reading import sealing
+from service.reading import stream_log
 from service.root.disk import system_clock
-from service.writing.report import original_of
+from service.writing.workflow_service import original_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +90,7 @@ def status(context: typer.Context, view: AsOf = None) -> None:
         original = original_of(workflow.root)
         marks = [str(one) for one in seen.log] if seen is not None else []
         notices = [*marks, *([f"this root is a copy of {original}"] if original else [])]
-        notices += files + doubts + sealing.told(state)
+        notices += files + doubts + stream_log.told(state)
         notices += [str(one) for one in stands if not one.person and str(one) not in marks]
         if journal and journal.mode != "wal":
             notices.append(f"the log has a {journal.mode} journal: {journal.reason}")

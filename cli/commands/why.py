@@ -14,10 +14,10 @@ from cli.frame.options import AsOf, Brief, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, table
-from lifecycle.state.hindrance import hindrances, is_stuck
+from lifecycle.state.conditions import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.starting import Surroundings, hindered, is_due
+from projections.screens.next_actions import Surroundings, hindered, is_due
 from projections.words.account import stale
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption

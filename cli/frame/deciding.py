@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Drift
     from reconciler.context import Jobs
-    from reconciler.control.fix import Claims
+    from reconciler.control.stopping import Claims
     from reconciler.control.strangers import AttemptFinding
+    from service.writing.amendments import DecisionQuestion
     from service.writing.stream_writer import WriteOptions
-    from service.writing.undecided import DecisionQuestion
 
 
 DecisionKey = Annotated[
@@ -58,7 +58,7 @@ def agreed(service: Any, decision: Decision, line: str, key: Path | None) -> tup
     recorded as a refusal.
     """
     from cli.frame.consent import Wording, consenter_of
-    from service.writing.undecided import decided
+    from service.writing.amendments import decided
 
     def consenter_for(policy: str) -> Any:
         if policy == "signature" and key is None:
@@ -130,7 +130,7 @@ def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
 
 def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
     """Return how claims are held to the evidence, and who is asked where it denies them."""
-    from reconciler.control.fix import Claims
+    from reconciler.control.stopping import Claims
 
     if overruling is None:
         return Claims(jobs)

@@ -34,7 +34,7 @@ from service.proofs import note as proofs
 from service.root.trust import UntrustedDatabase
 
 if TYPE_CHECKING:
-    from projections.words.next_action import NextAction
+    from projections.words.text import NextAction
 
 #: The first row whose class fits decides; what has no row is a failure of this run (1).
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.rules.foresight import Foresight, foresee
-from lifecycle.rules.impact import Impact
+from lifecycle.rules.impact import Foresight, Impact, foresee
 from projections.words.amendments import changes, where
 from projections.words.text import spelled
 from service.writing.amendments import AmendmentQuestion

@@ -17,8 +17,8 @@ from projections.words.text import utc_seconds
 from service.errors import InvalidOption
 from service.machines import evidence
 from service.machines.log import MachineLog, machines_in
+from service.reading.log import Selection
 from service.reading.moment import Moment
-from service.reading.selection import Selection
 from service.root.disk import system_clock, utc_text
 
 Entry = dict[str, Any]

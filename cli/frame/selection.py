@@ -12,8 +12,8 @@ from cli.frame.options import Text, Texts, Together, option
 from cli.settings import Format
 from cli.terminal.output import Output
 from service.errors import InvalidOption
+from service.reading.log import Selection
 from service.reading.moment import Moment, parse_moment
-from service.reading.selection import Selection
 
 if TYPE_CHECKING:
     from cli.frame.workspace import Reading

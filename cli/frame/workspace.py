@@ -13,7 +13,7 @@ import typer
 
 from cli.settings import Settings, actor_of
 from cli.terminal.output import LogStanding, Output, say
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
 from eventstore.private import has_password, is_server
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
@@ -191,7 +191,7 @@ def acting_in(
 
 
 def _remember(root: Root) -> None:
-    from service.root.known_logs import remember
+    from service.root.trust import remember
 
     remember(root.path)
 
@@ -279,8 +279,7 @@ def tell_of_password(url: str | None) -> None:
 def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
     from cli.terminal.talk import Talk
-    from reconciler.context import Jobs
-    from reconciler.dpdispatcher.late_runner import late_runner
+    from reconciler.context import Jobs, late_runner
 
     with writing(context, dry_run) as (service, output):
         talk = Talk(settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW))

@@ -31,7 +31,7 @@ def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> 
 
 def issue(context: typer.Context, options: WriteOptions, type_: str, **values: object) -> None:
     """Carry out the command that yields an event of a type; raises `InvalidPayload`."""
-    from lifecycle.rules.flat import payload_of
+    from lifecycle.payload.shape import payload_of
 
     write(context, options, payload_of(type_, values))
 
@@ -56,7 +56,7 @@ def claim(
         write(context, options, *commands)
         return
     from cli.frame.deciding import claims_of
-    from reconciler.control.fix import bound
+    from reconciler.control.stopping import bound
 
     with engine(context, options.dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling, options)

@@ -2,20 +2,108 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import suppress
+from enum import Enum
+from functools import cache
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from cli.frame.options import spread
+from cli.frame.options import option, spread
 from cli.program.commands import BARE, COMMANDS, GROUPS, HIDDEN, PLUMBING
-from cli.program.shortcuts import taken_as_typed
+from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
+from service.errors import InvalidOption
+from service.root.root import RootIs
+
+try:
+    from typer._coercion import RuntimeParam, build_runtime_param
+except ImportError:
+    RuntimeParam = None  # type: ignore[misc, assignment]
+
+#: The module of pydantic that searches.
+LOADER = "pydantic.plugin._loader"
+_WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
+#: Stands for a value on which typer must decide.
+_UNDECIDED = object()
+
+
+class _AsTyped(RuntimeParam or object):  # type: ignore[misc]
+    """What was typed, where it is plainly of the type; else what typer makes of it."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        found = self._plain(value)
+        if found is not _UNDECIDED:
+            return found
+        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+
+    def _plain(self, value: Any) -> Any:
+        kind: Any = get_origin(self.annotation)
+        if kind is list and isinstance(value, (list, tuple)):
+            (kind,) = get_args(self.annotation)
+            found = [_one(kind, part) for part in value]
+            return _UNDECIDED if _UNDECIDED in found else found
+        found = _one(self.annotation, value)
+        return found if self._is_within_bounds(found) else _UNDECIDED
+
+    def _is_within_bounds(self, value: Any) -> bool:
+        least, most = self.parameter_info.min, self.parameter_info.max
+        return not isinstance(value, int) or (
+            (least is None or value >= least) and (most is None or value <= most)
+        )
+
+
+def _one(kind: Any, value: Any) -> Any:
+    if kind is str and type(value) is str:
+        return value
+    if kind is int:
+        if type(value) is int:
+            return value
+        is_plain = type(value) is str and _WHOLE.match(value)
+        return int(value) if is_plain else _UNDECIDED
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        if isinstance(value, kind):
+            return value
+        return next((member for member in kind if member.value == value), _UNDECIDED)
+    return _UNDECIDED
+
+
+def taken_as_typed(params: list[Any]) -> list[Any]:
+    """Return the parameters of a command of typer, whose plain values need no validator now."""
+    for param in params if RuntimeParam is not None else ():
+        with suppress(AttributeError, TypeError):  # of a typer that calls them otherwise
+            kind = param.type_descriptor
+            if kind.file_annotation is None and kind.parameter_info.parser is None:
+                plain = _AsTyped(kind.parameter_info, kind.annotation)
+                param._runtime_param = plain  # noqa: SLF001
+    return params
+
+
+def search_no_plugins() -> None:
+    """Let pydantic find no plugin in this process; where it has looked already, nothing changes."""
+    if LOADER not in sys.modules:
+        loader = ModuleType(LOADER, "Stands for the module that searches.")
+        vars(loader).update(get_plugins=lambda: (), __getattr__=_of_the_real_one)
+        sys.modules[LOADER] = loader
+
+
+def _of_the_real_one(name: str) -> Any:
+    """Return what a pydantic of another version wants of the module, which is then loaded."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    del sys.modules[LOADER]
+    return getattr(import_module(LOADER), name)
+
 
 #: Characters of a help's first sentence that are shown.
-_WHOLE = 500
+_SENTENCE = 500
 
 
 class _Loaded(MutableMapping[str, Any]):
@@ -111,7 +199,7 @@ class Group(_Helped, TyperGroup):
 
     def _section(self, title: str, names: list[str], formatter: Any) -> None:
         with formatter.section(title):
-            rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
+            rows = [(name, self.commands[name].get_short_help_str(_SENTENCE)) for name in names]
             formatter.write_dl(rows)
 
 
@@ -164,3 +252,66 @@ def _command(name: str, whole: str) -> Any:
 
 def _plain() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+#: Commands that print tables, and so CSV.
+_TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
+
+
+def _everywhere(
+    context: typer.Context,
+    root: str | None = option("DIR", "The workflow's folder."),
+    root_is: RootIs | None = option("What happened to a root that is not where it was."),
+    database_url: str | None = option("URL", "The log.", envvar="WFCTL_DATABASE_URL"),
+    journal: JournalChoice | None = option("The log's journal; else by its file system."),
+    output: Format = option("-o", "--output", "How results are printed.", default=Format.TEXT),
+    color: Color = option("When colours are used.", default=Color.AUTO),
+    actor: str | None = option("KIND:NAME", "Who acts."),
+    log_level: LogLevel = option("What is said on stderr.", default=LogLevel.INFO),
+    as_is: bool = option("--as-is", "Show an altered log as it stands; for reading alone."),
+    version: bool = option("--version", "Print the version and leave."),
+) -> None:
+    """wfctl keeps the state of a computational workflow in an event log.
+
+    These options may stand anywhere on the line.
+    """
+    if version:
+        _print_version()
+    if context.invoked_subcommand is None:
+        raise InvalidOption("expected a command; `wfctl --help` lists them")
+    if output is Format.CSV and context.invoked_subcommand not in _TABLES:
+        names = ", ".join(sorted(_TABLES))
+        raise InvalidOption(f"expected text, json or jsonl after -o: csv is for {names} only")
+    folder = Path(root) if root is not None else None
+    context.obj = Settings(
+        folder,
+        database_url,
+        output,
+        color,
+        actor,
+        root_is,
+        journal,
+        log_level=log_level,
+        as_is=as_is,
+    )
+
+
+def _print_version() -> None:
+    print(f"wfctl {VERSION}")
+    raise typer.Exit
+
+
+@cache  # typer asks the signature of each command anew, a third of what a short command takes
+def build() -> Callable[..., Any]:
+    """Return the program: a function of the arguments, which returns an exit code or nothing."""
+    app = typer.Typer(
+        name="wfctl",
+        cls=Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(spread(_everywhere))
+    return get_group(app).main

@@ -12,9 +12,9 @@ from cli.settings import Color, Format, Settings
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
-    from projections.screens.starting import Surroundings
+    from projections.screens.next_actions import Surroundings
     from projections.words.account import Seen
-    from projections.words.next_action import NextAction
+    from projections.words.text import NextAction
     from service.reading.log import WorkflowLog
     from service.reading.moment import Moment
     from service.root.root import Root
@@ -155,14 +155,14 @@ class Output:
 
     def around(self, state: Workflow, seen: Seen | None = None) -> Surroundings:
         """Return what is so around the workflow; ``seen`` where all of its files were looked at."""
-        from projections.screens.starting import Surroundings, built_on
+        from projections.screens.next_actions import Surroundings, built_on
 
         if self._root is None:
             return Surroundings()
         from dataclasses import replace
 
         from reconciler.files.freshness import unfit
-        from service.files.surroundings import surroundings
+        from service.files.inspection import surroundings
 
         path = self._root.path
         found = surroundings(self._root, state, self._log, seen)

@@ -1,32 +1,27 @@
 """The event log in a database on a PostgreSQL server."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventstore.chain import START, Link, Sealed
-from eventstore.codec import Schema
-from eventstore.errors import StoreClosed, StoreDamaged, StoreUnreachable
+from eventstore.chain import START, Link, Schema, Sealed, Stamp, seal
+from eventstore.errors import (
+    CommandConflict,
+    EventIdReused,
+    StoreClosed,
+    StoreDamaged,
+    StoreUnreachable,
+)
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.intake import in_the_way, unpacked
-from eventstore.postgres.append import (
-    BEGIN,
-    CHANNEL,
-    LOG_TURN,
-    NOTIFY,
-    Committed,
-    PendingAppend,
-    PostgresStatements,
-    is_short,
-    record_at_once,
-    record_in_turn,
-    take_turn,
-)
 from eventstore.postgres.connection import ServerConnection, foreign_rules, require_own_rules
 from eventstore.postgres.driver import psycopg
 from eventstore.private import public
-from eventstore.sql import SqlStore
+from eventstore.sql import CLAIMED, EVENT, SqlStore, Statements
 from eventstore.store import (
     Appended,
     Cargo,
@@ -40,6 +35,219 @@ from eventstore.store import (
 if TYPE_CHECKING:
     from eventstore.postgres.connection import Server
 
+
+# From so many events on, COPY is quicker than a statement with all of them as parameters.
+_MANY = 20
+# So many are sealed at a time, while the server indexes those before.
+_SEALED_AT_ONCE = 50
+
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+# The writers of one stream take turns over the whole of an append, all writers of the log over its
+# last step only, until the commit is seen by all: so positions are in commit order without a gap.
+# Both locks are given in the order they were asked for. "wfct" and the table's number name the
+# log's, as a database may hold several logs.
+_STREAM_KEY = "hashtextextended({}, 'events'::regclass::oid::bigint)"
+_LOG_KEY = "(2003198836::bigint << 32) | 'events'::regclass::oid::bigint"
+_STREAM_TURN = f"SELECT pg_advisory_xact_lock({_STREAM_KEY.format('%s')})"
+LOG_TURN = f"SELECT pg_advisory_xact_lock({_LOG_KEY})"
+CHANNEL = "wfctl_events"
+NOTIFY = f"SELECT pg_notify('{CHANNEL}', '')"
+
+_COPY = f"COPY events ({EVENT}) FROM STDIN"
+# What the statement looks at may be older than the turn that it takes; where somebody appended in
+# between, the number or version is taken, and the server refuses the second.
+_AT_ONCE = f"""
+WITH turn AS MATERIALIZED (
+  SELECT pg_try_advisory_xact_lock({_STREAM_KEY.format("%(stream)s")})
+    AND pg_try_advisory_xact_lock({_LOG_KEY}) AS ours
+), new (number, event_id, type, hash, body) AS (VALUES {{rows}}), recorded AS (
+  INSERT INTO events ({EVENT})
+  SELECT (SELECT coalesce(max(position), 0) FROM events) + number, %(stream)s,
+    %(head)s::bigint + number, event_id, type, %(recorded_at)s, hash, body
+  FROM turn, new WHERE ours AND %(hash)s = coalesce(
+    (SELECT hash FROM events WHERE stream = %(stream)s ORDER BY version DESC LIMIT 1),
+    '{START.hash}')
+  RETURNING position
+), claimed AS (
+  INSERT INTO commands (command_id, stream, digest, first_version, last_version)
+  SELECT %(command_id)s, %(stream)s, %(digest)s, %(head)s::bigint + 1, %(head)s::bigint + {{last}}
+  FROM recorded LIMIT 1
+)
+SELECT min(position), pg_notify('{CHANNEL}', '') FROM recorded HAVING count(*) > 0"""
+
+
+class PostgresStatements(Statements):
+    """The texts for PostgreSQL, with the parameters of its driver."""
+
+    command = """
+SELECT stream, digest, first_version, last_version FROM commands WHERE command_id = ?"""
+    #: The command ids as an array.
+    spans = """
+SELECT command_id, stream, first_version, last_version FROM commands WHERE command_id = any(?)"""
+    commands = f"""
+SELECT {CLAIMED} FROM commands WHERE command_id > ? ORDER BY command_id LIMIT ?"""
+    #: stream, command id -> all that an append must know, in one round trip: last position of the
+    #: log; version and hash of the stream's head; stream, digest, first and last version of the
+    #: command. Each is null where there is none.
+    before = """
+SELECT last.position, own.version, own.hash, c.stream, c.digest, c.first_version, c.last_version
+FROM (SELECT max(position) AS position FROM events) AS last
+LEFT OUTER JOIN (
+  SELECT version, hash FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1
+) AS own ON true
+LEFT OUTER JOIN commands AS c ON c.command_id = ?"""
+
+    def __init__(self) -> None:
+        for name in (name for name in dir(self) if not name.startswith("_")):
+            setattr(self, name, getattr(self, name).replace("?", "%s"))
+
+
+class PendingAppend(NamedTuple):
+    """What is to be recorded, and the head of the stream that it continues."""
+
+    events: Sequence[NewEvent]
+    claim: Claim
+    after: Link
+    marked: Stamp
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        return self.marked[0]
+
+    def sealed(self) -> list[Sealed]:
+        """The events as links of the stream's chain. Raises InvalidData."""
+        return seal(self.events, self.after, self.marked)[0]
+
+    def sealed_by_and_by(self) -> Iterator[Sealed]:
+        """As `sealed`, each part when it is asked for."""
+        after = self.after
+        for first in range(0, len(self.events), _SEALED_AT_ONCE):
+            events = self.events[first : first + _SEALED_AT_ONCE]
+            part, after = seal(events, after, self.marked)
+            yield from part
+
+
+def is_short(number: int) -> bool:
+    """Whether one statement can hold an entry of so many events."""
+    return 0 < number < _MANY
+
+
+class Committed(NamedTuple):
+    """The events as they were committed, and the position of the first."""
+
+    sealed: list[Sealed]
+    first: int
+
+
+def take_turn(
+    connection: Server, sql: PostgresStatements, stream: str, claim: Claim
+) -> tuple[Any, ...] | None:
+    """Begin, wait for the turn to write to the stream, and look at all that an append must know."""
+    with connection.pipeline():
+        connection.execute(BEGIN)
+        connection.execute(_STREAM_TURN, (stream,))
+        found = connection.execute(sql.before, (stream, claim.command_id))
+    return found.fetchone()
+
+
+def record_at_once(connection: Server, entry: PendingAppend) -> Committed | None:
+    """One statement that is its own transaction, for a short entry after a head that was known.
+
+    None, and nothing recorded, where it is somebody else's turn, the stream has another head, or
+    something of the entry is there already: then take the turn and look.
+    """
+    sealed = entry.sealed()
+    try:
+        row = connection.execute(_at_once(len(sealed)), _parameters(entry, sealed)).fetchone()
+    except psycopg.errors.UniqueViolation:
+        return None
+    return None if row is None else Committed(sealed, row[0])
+
+
+def record_in_turn(
+    connection: Server, sql: PostgresStatements, entry: PendingAppend
+) -> Committed | None:
+    """Insert and commit in the transaction that took the stream's turn, once the log's is taken.
+
+    None where the head that was seen in the turn is not the stream's. Raises EventIdReused,
+    CommandConflict, InvalidData.
+    """
+    try:
+        if is_short(len(entry.events)):
+            return _inserted(connection, entry)
+        return _copied(connection, sql, entry)
+    except psycopg.errors.UniqueViolation as error:
+        connection.execute("ROLLBACK")
+        # Claimed at the same time by a writer of another stream, perhaps for the same event: which
+        # of the two the server finds taken first says nothing.
+        command_id = entry.claim.command_id
+        known = connection.execute(sql.command, (command_id,)).fetchone()
+        if known is not None:
+            raise CommandConflict(command_id, known[0]) from error
+        if error.diag.constraint_name != "events_event_id":
+            raise
+        reused = [event.event_id for event in entry.events]
+        raise EventIdReused(entry.stream, reused) from error
+
+
+def _inserted(connection: Server, entry: PendingAppend) -> Committed | None:
+    """All in one go, as everybody waits meanwhile: the server itself numbers the events."""
+    sealed = entry.sealed()
+    with connection.pipeline():
+        connection.execute(LOG_TURN)
+        done = connection.execute(_at_once(len(sealed)), _parameters(entry, sealed))
+        connection.execute("COMMIT")
+    row = done.fetchone()
+    return None if row is None else Committed(sealed, row[0])
+
+
+def _copied(connection: Server, sql: PostgresStatements, entry: PendingAppend) -> Committed:
+    """Sealed on the way: the server takes longer to index an event than we to seal the next."""
+    with connection.pipeline():
+        connection.execute(LOG_TURN)
+        found = connection.execute(sql.last).fetchone()
+    recorded = Committed([], found[0] + 1 if found is not None else 1)
+    with connection.cursor().copy(_COPY) as copy:
+        for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
+            copy.write_row((position, *link))
+            recorded.sealed.append(link)
+    claim, head, stream = entry.claim, entry.after.version, entry.stream
+    row = (claim.command_id, stream, claim.digest, head + 1, head + len(entry.events))
+    with connection.pipeline():
+        connection.execute(sql.insert_command, row)
+        connection.execute(NOTIFY)
+        connection.execute("COMMIT")
+    return recorded
+
+
+@cache
+def _at_once(number: int) -> str:
+    rows = ", ".join(
+        f"({n}, %(event_id_{n})s, %(type_{n})s, %(hash_{n})s, %(body_{n})s)"
+        for n in range(1, number + 1)
+    )
+    return _AT_ONCE.format(rows=rows, last=number)
+
+
+def _parameters(entry: PendingAppend, sealed: Sequence[Sealed]) -> dict[str, Any]:
+    stream, command_id, recorded_at, _ = entry.marked
+    values: dict[str, Any] = {
+        "stream": stream,
+        "head": entry.after.version,
+        "hash": entry.after.hash,
+        "recorded_at": recorded_at,
+        "command_id": command_id,
+        "digest": entry.claim.digest,
+    }
+    for n, (_, _, event_id, type_, _, hash_, text) in enumerate(sealed, 1):
+        values[f"event_id_{n}"] = event_id
+        values[f"type_{n}"] = type_
+        values[f"hash_{n}"] = hash_
+        values[f"body_{n}"] = text
+    return values
+
+
 _WAIT = 30.0
 
 
@@ -51,7 +259,7 @@ def open_server(
     read_only: bool = False,
     as_is: bool = False,
     wait: float = _WAIT,
-) -> "PostgresStore":
+) -> PostgresStore:
     """Open the database at a URL `postgresql+psycopg://…`, which a migration has made.
 
     `clock` says when an event is recorded; `as_is`: the rows are read as they stand, unchecked;
@@ -113,7 +321,7 @@ class PostgresStore(SqlStore):
 
     def _append(
         self,
-        connection: "Server",
+        connection: Server,
         stream: str,
         events: Sequence[NewEvent],
         expected: int | Expected,
@@ -192,7 +400,7 @@ class PostgresStore(SqlStore):
         self._require_writable()
         self._server.once(lambda connection: self._take_in(connection, cargo))
 
-    def _take_in(self, connection: "Server", cargo: Cargo) -> None:
+    def _take_in(self, connection: Server, cargo: Cargo) -> None:
         try:
             with connection.pipeline():
                 connection.execute(BEGIN)
@@ -212,7 +420,7 @@ class PostgresStore(SqlStore):
     def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
         self._require_writable()
 
-        def work(connection: "Server") -> None:
+        def work(connection: Server) -> None:
             with connection.pipeline():
                 connection.execute(BEGIN)
                 for statement, parameters in statements:

@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eventstore.chain import linked, seal
-from eventstore.codec import Schema
+from eventstore.chain import Schema, linked, seal
 from eventstore.errors import DatabaseMissing, StoreClosed
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.sql import SqlStore
-from eventstore.sqlite.connection import Journal, journal_for, of_mode, reader, reading, translated
+from eventstore.sqlite.connection import (
+    Journal,
+    SqliteStatements,
+    journal_for,
+    of_mode,
+    reader,
+    reading,
+    record,
+    translated,
+)
 from eventstore.sqlite.queue import Tip, kind_of, tip_of
-from eventstore.sqlite.writer import SqliteStatements, record
 from eventstore.store import (
     Appended,
     Cargo,
@@ -33,7 +40,7 @@ from eventstore.store import (
 )
 
 if TYPE_CHECKING:
-    from eventstore.sqlite.writer import Writer
+    from eventstore.sqlite.connection import Writer
 
 _WAIT = 30.0
 # Between two looks of one who waits for the next event.
@@ -78,7 +85,7 @@ def _open_reader(path: Path, schema: Schema, clock: Clock, wait: float, as_is: b
 def _open_writer(
     path: Path, schema: Schema, clock: Clock, wait: float, chosen: Journal
 ) -> SqliteStore:
-    from eventstore.sqlite.writer import Writer
+    from eventstore.sqlite.connection import Writer
 
     writer = Writer(path, chosen, wait)
     # The last connection to close copies the log into the file, which costs more than an append.

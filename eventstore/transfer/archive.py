@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import orjson
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.errors import DamagedEvent, SchemaError, StoreDamaged
 from eventstore.private import opened
 from eventstore.store import Claimed, EventStore, Raw, Refusal

@@ -2,17 +2,263 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
-from lifecycle.event import Event
-from lifecycle.fold import amendments as amending
-from lifecycle.fold import imported, stages
-from lifecycle.fold.foldable import UNFOLDABLE, fold_in, why_not
-from lifecycle.state.workflow import Drift, Session, Workflow
+from lifecycle.event import UNFOLDABLE, Event, fold_in, why_not
+from lifecycle.fold import stages
+from lifecycle.state.conditions import upstream
+from lifecycle.state.status import ACTIVE, Status
+from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
+from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
 from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, restore
+
+#: Fields whose values are objects; a change names the key inside: field → key → old and new.
+KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
+#: Kinds of amendments that change fields of a stage, and fields that alone may leave results.
+_CHANGES = frozenset({"parameter_change", "criteria_change"})
+_AMONG = frozenset({"parameters", "success_criteria", "name"})
+#: What a submission is built from; where one changes, a prepared submission says something else.
+_BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
+#: Keys of what a field was and is.
+_LEAF = frozenset({"old", "new"})
+_PROFILES = frozenset({"default_backend", "backend_profiles"})
+
+
+def takes_effect(draft: Workflow, event: Event) -> bool:
+    """Whether an event may change the state: what follows from an amendment needs it approved."""
+    named = event.data.get("amendment") or event.data.get("superseded_by")
+    if named is None:
+        return event.type not in ("stage.invalidated", "stage.skipped")
+    if event.type.startswith("amendment."):
+        return True
+    amendment = draft.amendments.get(named)
+    # The record of another's keeping came with no proof of consent: nothing follows from it.
+    if amendment is None or amendment.record is not None:
+        return False
+    return amendment.status == "approved" and _covers(amendment, event)
+
+
+def _covers(amendment: Amendment, event: Event) -> bool:
+    """Whether the amendment is of a kind from which the event follows, and for this stage."""
+    stage = event.data.get("stage")
+    if event.type == "stage.skipped":
+        return amendment.kind == "stage_skip" and amendment.stage == stage
+    return stage == amendment.stage or stage in amendment.invalidated_stages
+
+
+def propose(draft: Workflow, event: Event) -> None:
+    """Keep a proposal; nothing else changes. An id is given once."""
+    found = proposed(event.data, event.occurred_at)
+    draft.amendments.setdefault(found.id, found)
+
+
+def proposed(data: Mapping[str, Any], at: str) -> Amendment:
+    """Return the amendment that a completed proposal becomes once it is recorded."""
+    optional = ("reason", "insert", "place", "rewired", "also")
+    return Amendment(
+        id=data["amendment"],
+        kind=data["kind"],
+        stage=data.get("stage"),
+        description=data["description"],
+        proposed_at=at,
+        changes=data.get("changes", {}),
+        **{name: data[name] for name in optional if name in data},
+    )
+
+
+def propose_plan(draft: Workflow, at: str) -> None:
+    """Let the plan as it was begun wait for a person's approval, like an amendment.
+
+    An imported record of this id gives way: it was kept by another.
+    """
+    of = f"the plan of {draft.id}"
+    draft.amendments[PLAN] = Amendment(PLAN, PLAN, None, draft.purpose or of, at, changes={})
+
+
+def proposed_in(event: Event) -> str | None:
+    """Return the id of what an event proposes: an amendment, or the plan that it begins with."""
+    if event.type == "amendment.proposed":
+        return str(event.data["amendment"])
+    return PLAN if event.data.get("proposed") and event.version == 1 else None
+
+
+def version_after(state: Workflow, amendment: Amendment) -> int:
+    """Return the workflow's version once the amendment is approved; a plan changes nothing."""
+    return state.version if amendment.is_plan else state.version + 1
+
+
+def reject(draft: Workflow, event: Event) -> None:
+    """Close a proposal; nothing else changes."""
+    amendment = draft.amendments.get(event.data["amendment"])
+    if amendment is not None and amendment.status == "proposed":
+        amendment.status = "rejected"
+        amendment.decided_at = event.occurred_at
+
+
+def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+    """Apply a proposal, where its proof of consent was accepted; else change nothing."""
+    amendment = draft.amendments.get(event.data.get("amendment", ""))
+    if amendment is None or not amendment.is_open or event.hash not in accepted:
+        return
+    draft.version = version_after(draft, amendment)
+    amendment.status = "approved"
+    amendment.approval = event.hash
+    amendment.version = draft.version
+    amendment.decided_at = event.occurred_at
+    draft.scripts = event.data.get("scripts", {})
+    amendment.scripts = dict(draft.scripts)
+    amendment.approved_by = event.data.get("approved_by", "user")
+    amendment.policy = (event.data.get("proof") or {}).get("policy")
+    amendment.invalidated_stages = event.data.get("invalidated_stages", [])
+    # Its own stages, and of a change of the verdict alone all that rest on them.
+    below = [id_ for id_ in amendment.invalidated_stages if is_rejudged(draft, amendment, id_)]
+    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in (*amendment.targets, *below)}
+    apply(draft, amendment)
+    _mark(draft, amendment)
+    for id_, kept in keeps.items():
+        draft.stage(id_).keeps_tasks = kept
+
+
+def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+    """Say whether tasks of a stage that are done go on to count: points or the verdict change."""
+    stage = draft.stages.get(id_)
+    if stage is None or not is_sweep(stage.parameters) or (stage.keep_as and not stage.keeps_tasks):
+        return False
+    if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
+        above = upstream(_needs(draft), [id_]) & {*amendment.rewired}
+        rest = all(only_judges(draft, part_of(amendment, one)) for one in above)
+        return rest and keeps_tasks(draft, part_of(amendment, id_), id_)
+    if amendment.stage != id_:
+        return is_rejudged(draft, amendment, id_)
+    if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
+        return False
+    new = _changed(stage.parameters, "parameters", amendment.changes.get("parameters", {}))
+    return is_sweep(new) and basis_of(stage.parameters) == basis_of(new)
+
+
+def part_of(amendment: Amendment, id_: str) -> Amendment:
+    """Return what a change of several stages is of one: the rules of one stage hold for it."""
+    own = rewired_fields(amendment.rewired[id_]) if id_ in amendment.rewired else {}
+    return replace(amendment, kind="parameter_change", stage=id_, changes=own, rewired={})
+
+
+def _needs(draft: Workflow) -> dict[str, list[str]]:
+    return {stage.id: stage.depends_on for stage in draft.stages.values()}
+
+
+def apply(draft: Workflow, amendment: Amendment) -> None:
+    """Change what the amendment defines anew; no status changes."""
+    if amendment.insert is not None:
+        _insert(draft, amendment.insert, amendment.place)
+    for stage, change in amendment.rewired.items():
+        of = draft.stages[stage]
+        for field, values in rewired_fields(change).items():
+            setattr(of, field, _changed(getattr(of, field), field, values))
+    target = draft.stages[amendment.stage] if amendment.stage else draft
+    for field, change in amendment.changes.items():
+        setattr(target, field, _changed(getattr(target, field), field, change))
+    for id_ in amendment.targets:
+        if is_rejudged(draft, amendment, id_):
+            for attempt in draft.stage(id_).attempts:
+                attempt.is_refuted = False  # it was by the verdict that is no more
+
+
+def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return old and new by the field of a stage that a rewiring changes.
+
+    What it depends on stands at the top, every other field below its name.
+    """
+    needs = {key: value for key, value in change.items() if key in _LEAF}
+    others = {key: value for key, value in change.items() if key not in _LEAF}
+    return {**({"depends_on": needs} if needs or not others else {}), **others}
+
+
+def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
+    known = {k: v for k, v in definition.items() if k in STAGE_FIELDS and k != "status"}
+    extra = {k: v for k, v in definition.items() if k not in STAGE_FIELDS}
+    entries = list(draft.stages.items())
+    where = len(entries) if place is None else place
+    entries.insert(where, (definition["id"], Stage(**known, extra=extra)))
+    draft.stages = dict(entries)
+
+
+def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
+    if field not in KEYED:
+        return change["new"]
+    new = dict(value)
+    for key, leaf in change.items():
+        if "new" in leaf:
+            new[key] = leaf["new"]
+        else:
+            new.pop(key, None)
+    return new
+
+
+def _mark(draft: Workflow, amendment: Amendment) -> None:
+    """Note what must not go on as if nothing had changed."""
+    for id_ in amendment.invalidated_stages:
+        stage = draft.stages[id_]
+        if stage.status in ACTIVE and stage.attempts and not goes_on(draft, amendment, stage):
+            stage.attempts[-1].outdated_by = amendment.id
+        stage.is_rejudged = is_rejudged(draft, amendment, id_)
+    for stage in _built_anew(draft, amendment):
+        stage.regenerate = True
+    for target in map(draft.stage, amendment.targets):
+        if target.status is Status.FAILED and _runs_again(amendment, target):
+            target.rerun_by = amendment.id
+
+
+def only_judges(draft: Workflow, amendment: Amendment) -> bool:
+    """Say whether the amendment leaves all that is computed from: nothing but a verdict changes."""
+    if amendment.kind not in _CHANGES or amendment.stage not in draft.stages:
+        return False
+    # The numbers of tasks are columns of the table that others read.
+    aside = without_result(draft.stages[amendment.stage].parameters) - {"metrics"}
+    return (
+        set(amendment.changes) <= _AMONG and set(amendment.changes.get("parameters", {})) <= aside
+    )
+
+
+def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+    """Say whether nothing but a verdict changes for a stage that the amendment reaches."""
+    if amendment.kind != PLAN_CHANGE:
+        return only_judges(draft, amendment)
+    named = ({id_} | upstream(_needs(draft), [id_])) & {*amendment.rewired}
+    parts = [part_of(amendment, one) for one in named]
+    moved = bool(_PROFILES & set(amendment.changes))
+    return bool(parts) and not moved and all(only_judges(draft, one) for one in parts)
+
+
+def goes_on(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+    """Say whether an attempt under way goes on, to be judged at its end by what is changed."""
+    if amendment.kind == PLAN_CHANGE and is_rejudged(draft, amendment, stage.id):
+        amendment = part_of(amendment, stage.id)
+    if stage.id != amendment.stage or not only_judges(draft, amendment) or not amendment.changes:
+        return False
+    is_run_as_before = HOW_RUN.isdisjoint(amendment.changes.get("parameters", {}))
+    return is_run_as_before and stage.status in ACTIVE and bool(stage.attempts)
+
+
+def _runs_again(amendment: Amendment, stage: Stage) -> bool:
+    """Whether an approval lets a failed stage go on: a change of what failed is decision enough.
+
+    What it is called, and how long it is thought to take, let nothing end otherwise.
+    """
+    own = {*amendment.changes.get("parameters", {})} - {"expected_seconds"}
+    changes = own | ({*amendment.changes} - {"name", "parameters"})
+    return amendment.kind == "stage_rerun" or bool(changes) or stage.id in amendment.rewired
+
+
+def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:
+    if amendment.kind == PLAN_CHANGE and not _PROFILES & set(amendment.changes):
+        return [draft.stages[id_] for id_, one in amendment.rewired.items() if _BUILT_FROM & {*one}]
+    if amendment.stage is not None:
+        return [draft.stages[amendment.stage]] if _BUILT_FROM & set(amendment.changes) else []
+    return list(draft.stages.values()) if _PROFILES & set(amendment.changes) else []
 
 
 def _detected(draft: Workflow, event: Event) -> None:
@@ -107,7 +353,7 @@ def steps(
         else:
             fold_in(draft, event, why_not(draft, event), partial(_apply, draft, event, accepted))
         draft.head = event.version
-        if event.type not in imported.TYPES:
+        if event.type not in stages.TYPES:
             # What somebody else typed holds until something happens here.
             is_alike = len(draft.updated) == len(event.occurred_at)
             draft.updated = max(draft.updated if is_alike else "", event.occurred_at)
@@ -116,10 +362,10 @@ def steps(
 
 def _apply(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     if event.type == "amendment.approved":
-        amending.approve(draft, event, accepted)
+        approve(draft, event, accepted)
         return
     apply, of_stage = _APPLY.get(event.type), stages.APPLY.get(event.type)
-    if (apply is None and of_stage is None) or not amending.takes_effect(draft, event):
+    if (apply is None and of_stage is None) or not takes_effect(draft, event):
         return
     if apply is not None:
         apply(draft, event)
@@ -135,7 +381,7 @@ def _create(event: Event) -> Workflow:
         )
     data = event.data
     try:
-        draft = imported.workflow_of(restore(data["document"], data.get("layout", {})))
+        draft = stages.workflow_of(restore(data["document"], data.get("layout", {})))
     except UNFOLDABLE as error:
         why = f"version {event.version}: the document is no workflow ({type(error).__name__})"
         raise NoWorkflow(why, type=event.type) from error
@@ -147,7 +393,7 @@ def _create(event: Event) -> Workflow:
     draft.root = data.get("root", {})
     draft.import_end = data.get("events", 0)
     if data.get("proposed"):
-        amending.propose_plan(draft, event.occurred_at)
+        propose_plan(draft, event.occurred_at)
     return draft
 
 
@@ -199,13 +445,13 @@ def _charged(draft: Workflow, event: Event) -> None:
 
 
 _APPLY: dict[str, Apply] = {
-    "line.imported": imported.fold_line,
-    "state.imported": imported.fold_state,
+    "line.imported": stages.fold_line,
+    "state.imported": stages.fold_state,
     "files.recorded": _files,
     "workflow.completed": _completed_workflow,
     "workflow.reopened": _reopened,
-    "amendment.proposed": amending.propose,
-    "amendment.rejected": amending.reject,
+    "amendment.proposed": propose,
+    "amendment.rejected": reject,
     "drift.detected": _detected,
     "drift.adopted": _adopted,
     "drift.reverted": _close,

@@ -13,8 +13,7 @@ from lifecycle.machines.errors import InvalidDefinition
 from lifecycle.machines.guard import Approved, FileFact, Guard, HasCommit, HasFile, parts, path_of
 from lifecycle.machines.path import COMMITS, look, parse
 from lifecycle.machines.shape import meant
-from lifecycle.words.cause import problem
-from lifecycle.words.values import span
+from lifecycle.words.values import problem, span
 
 #: Every machine has this final phase; any phase that is not final leads to it.
 CANCELLED = "cancelled"

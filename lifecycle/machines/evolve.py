@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
-from lifecycle.event import Event
+from lifecycle.event import SET_ASIDE, Event, fold_in
 from lifecycle.fold.evolve import with_decision
-from lifecycle.fold.foldable import SET_ASIDE, fold_in
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
 from lifecycle.machines.guard import lets_through
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, ValidationError
 from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole, fitting
-from lifecycle.words.cause import misfit
+from lifecycle.words.values import misfit
 
 Layout = dict[str, list[str]]
 MachineId = Annotated[str, fitting("machine")]

@@ -18,7 +18,7 @@ from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, Tra
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import Shape, below, faults, meant, misfits, nearest_name
-from lifecycle.state.dependencies import downstream, find_cycle
+from lifecycle.state.conditions import downstream, find_cycle
 
 #: The files that a protocol writes.
 _ROLES = {

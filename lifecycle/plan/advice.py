@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lifecycle.plan.fields import READ, doubtful_parameters
-from lifecycle.state.budget import budget_of, estimate, is_beyond
+from lifecycle.state.conditions import budget_of, estimate, is_beyond
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep, own_parameters
 from lifecycle.sweeps.points import UnusableMap, points

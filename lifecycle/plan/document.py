@@ -12,11 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from lifecycle.errors import InvalidPlan
 from lifecycle.payload.models import StageId, WorkflowCreated
 from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
-from lifecycle.state.budget import config_problems
-from lifecycle.state.dependencies import find_cycle
+from lifecycle.state.conditions import config_problems, find_cycle
 from lifecycle.sweeps import definition as sweep
-from lifecycle.words import cause
-from lifecycle.words.cause import misfit
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
@@ -25,7 +22,13 @@ from lifecycle.words.document import (
     layout_of,
     with_listed_paths,
 )
-from lifecycle.words.values import ID_PATTERN, stage_number, unfit_for_stage
+from lifecycle.words.values import (
+    ID_PATTERN,
+    misfit,
+    stage_number,
+    unfit_for_stage,
+)
+from lifecycle.words.values import problems as problems_of_variables
 
 WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
@@ -219,11 +222,11 @@ def _environments(plan: Plan) -> Iterator[str]:
     """Say what is wrong with the software that profiles and stages ask for."""
     for name, profile in plan.backend_profiles.items():
         if "environment" in profile:
-            for problem in cause.problems(profile["environment"]):
+            for problem in problems_of_variables(profile["environment"]):
                 yield f"backend_profiles.{name}.environment.{problem}"
     for stage in plan.stages:
         own = stage.parameters.get("environment")
-        for problem in cause.problems(own) if isinstance(own, dict) else ():
+        for problem in problems_of_variables(own) if isinstance(own, dict) else ():
             yield f"{stage.id}.parameters.environment.{problem}"
 
 

@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lifecycle.payload.models import StageId
 from lifecycle.plan.document import RelativePath, WorkflowId
-from lifecycle.state.dependencies import find_cycle
+from lifecycle.state.conditions import find_cycle
 from lifecycle.state.status import Status
-from lifecycle.words.cause import misfit
-from lifecycle.words.values import unfit_for_stage
+from lifecycle.words.values import misfit, unfit_for_stage
 
 Problem = tuple[str, str]
 """JSON pointer of a value, and what is wrong with it."""

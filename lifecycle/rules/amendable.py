@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lifecycle.errors import InvalidAmendment, StaleAmendment
-from lifecycle.fold.amendments import KEYED
+from lifecycle.fold.evolve import KEYED
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import stage_definition
 from lifecycle.state.status import Status

@@ -12,7 +12,7 @@ from lifecycle.errors import (
     StaleAmendment,
     UnknownAmendment,
 )
-from lifecycle.fold.amendments import apply, proposed, rewired_fields, version_after
+from lifecycle.fold.evolve import apply, proposed, rewired_fields, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
 from lifecycle.rules.impact import Impact, impact_of, stage_definition

@@ -8,25 +8,134 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from lifecycle.errors import (
     LOST,
     AlreadyExists,
+    BudgetLeft,
     InvalidPayload,
     NeedsConsent,
     NoCommand,
+    NotFinished,
+    NothingHinders,
+    NothingLeft,
     NoWorkflow,
+    Refused,
+    undecided,
 )
-from lifecycle.event import DECIDED, facts_of
+from lifecycle.event import DECIDED, State, facts_of
 from lifecycle.fold.evolve import steps
-from lifecycle.fold.foldable import State
 from lifecycle.payload import models as p
 from lifecycle.payload.shape import misfit
-from lifecycle.rules import drift as drifting
-from lifecycle.rules import sessions, stages
-from lifecycle.state.budget import charges
-from lifecycle.state.status import BLOCKING, Status, retry_limit
-from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.rules import stages
+from lifecycle.state.conditions import affords, budget_of, charges, hindrances
+from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
+from lifecycle.state.workflow import Drift, Stage, Workflow
+from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.words.values import too_much
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+
+
+Decision: TypeAlias = "list[Payload]"
+
+
+def note(state: Workflow, command: p.NoteLogged) -> Decision:
+    """A line of one's own; an external one is only taken from where it stands."""
+    if command.kind != "note" or command.after is not None or command.raw is not None:
+        raise NoCommand(
+            "a line of somebody else's is recorded where it is found in progress.log, by every "
+            "write command; append it there, or record a note.",
+            type=command.type,
+        )
+    if command.stage is not None:
+        state.stage(command.stage)
+    return [command]
+
+
+def adopt(state: Workflow, command: p.DriftAdopted) -> Decision:
+    """Close a drift that is open; the fields it brings must be nobody's."""
+    drift = _waiting(state, command.file, command.detected)
+    for change in command.unknown:
+        _unspecified(state, change)
+    return [command.model_copy(update={"detected": drift.version})]
+
+
+def revert(state: Workflow, command: p.DriftReverted) -> Decision:
+    """Close a drift that is open."""
+    drift = _waiting(state, command.file, command.detected)
+    if not command.proof:
+        raise undecided(command.type, f"wfctl drift revert {command.file}")
+    return [command.model_copy(update={"detected": drift.version, "kept_as": drift.kept_as})]
+
+
+def _waiting(state: Workflow, file: str, detected: int | None) -> Drift:
+    """Return the drift of a file that was detected at a version, else the newest."""
+    for drift in reversed(state.drifts):
+        if drift.file == file and detected in (drift.version, None):
+            return drift
+    raise NoCommand(
+        f"no change of {file}{f' detected at version {detected}' if detected else ''} waits for "
+        "a decision. `wfctl drift show` lists those that do.",
+        file=file,
+        detected=detected,
+        waiting={str(drift.version): drift.file for drift in state.drifts},
+    )
+
+
+def _unspecified(state: Workflow, change: p.UnknownField) -> None:
+    known = STAGE_FIELDS if change.stage is not None else WORKFLOW_FIELDS
+    if change.stage is not None:
+        state.stage(change.stage)
+    if change.field in known:
+        raise Refused(
+            f"{change.field} is a field of the protocol: it changes by its own events or by an "
+            "amendment.",
+            field=change.field,
+        )
+
+
+def start(state: Workflow, command: p.SessionStarted) -> Decision:
+    """A session of the next number; how the one before it ended is said first.
+
+    The log alone numbers sessions. One that was open still has died: nothing ends it any more.
+    """
+    number = state.session.count + 1
+    return [*_previous(state), command.model_copy(update={"number": number})]
+
+
+def _previous(state: Workflow) -> Decision:
+    before = state.session
+    if before.count == 0:
+        return []
+    ended = f"Previous session ended: exit_reason={before.exit_reason or 'null'}"
+    notes = [f"{ended}, cost={before.cost:g}/{budget_of(state):g}"]
+    if before.is_open:
+        notes.append(f"WARNING: session {before.count} has no end in the log: it died")
+    return [p.NoteLogged(text=text) for text in notes]
+
+
+def end(state: Workflow, command: p.SessionEnded) -> Decision:
+    """The end of the open session, and before it the reason that the protocol spells out."""
+    if not state.session.is_open:
+        raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
+    left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
+    if command.reason == "completed" and left:
+        raise NotFinished([stage.id for stage in left])
+    if command.reason == "budget_exhausted" and all(affords(state, stage) for stage in left):
+        raise BudgetLeft(state.session.cost, budget_of(state))
+    if command.reason != "completed" and not left:
+        raise NothingLeft(command.reason)
+    if command.reason == "blocked" and not command.next and not hindrances(state):
+        raise NothingHinders
+    return [*_reasons(state, command), command]
+
+
+def _reasons(state: Workflow, command: p.SessionEnded) -> Decision:
+    if command.reason == "budget_exhausted":
+        cost, budget = state.session.cost, budget_of(state)
+        text = f"Session ending: budget exhausted (cost={cost:g}, budget={budget:g})"
+        return [p.NoteLogged(text=text)]
+    if command.reason == "blocked":
+        return [p.NoteLogged(text=f"Session ending: blocked. {one}") for one in hindrances(state)]
+    return []
 
 
 _HELD = frozenset({Status.PENDING, Status.INVALIDATED})
@@ -89,9 +198,6 @@ def require_recordable(planned: Iterable[Payload], before: State | None, after: 
     known = len(before.set_aside) if before is not None else 0
     for one in after.set_aside[known:]:
         raise InvalidPayload(one["type"], [one["why"]])
-
-
-Decision: TypeAlias = "list[Payload]"
 
 
 def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
@@ -219,13 +325,13 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "workflow.created": _exists,
     "workflow.imported": _exists,
     "files.recorded": _files,
-    "note.logged": drifting.note,
-    "drift.adopted": drifting.adopt,
-    "drift.reverted": drifting.revert,
+    "note.logged": note,
+    "drift.adopted": adopt,
+    "drift.reverted": revert,
     "amendment.proposed": _of_amendment,
     "amendment.approved": _of_amendment,
     "amendment.rejected": _of_amendment,
-    "session.started": sessions.start,
-    "session.ended": sessions.end,
+    "session.started": start,
+    "session.ended": end,
     "cost.charged": _as_asked,
 }

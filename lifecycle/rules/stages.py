@@ -19,11 +19,10 @@ from lifecycle.errors import (
 )
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import rests_on
-from lifecycle.state.dependencies import reusable
+from lifecycle.state.conditions import reusable
 from lifecycle.state.status import RECOVERY_LIMIT, Status, retry_limit, targets, transition
 from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
-from lifecycle.words.cause import in_one_line
-from lifecycle.words.values import is_placeholder, stays_below
+from lifecycle.words.values import in_one_line, is_placeholder, stays_below
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from eventstore.event import RecordedEvent
 from eventstore.store import Raw
 from eventstore.transfer.archive import exported
-from lifecycle.fold.amendments import proposed_in
+from lifecycle.fold.evolve import proposed_in
 from lifecycle.state.workflow import Amendment, Workflow
 from projections.files import progress_log, state_document
 

@@ -23,7 +23,7 @@ from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import environment, flat
 from projections.exports.timeline_svg import SpanFold
 from projections.exports.timeline_svg import drawing as timeline
-from projections.files import results
+from projections.files import summary as results
 from projections.files.progress_log import message
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.machines.history import message as machine_message

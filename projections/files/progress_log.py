@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.foldable import SET_ASIDE
-from lifecycle.fold.imported import TYPES
-from lifecycle.state.budget import budget_of
+from lifecycle.event import SET_ASIDE
+from lifecycle.fold.stages import TYPES
+from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import Workflow
 from projections.words.amendments import told, where
 from projections.words.text import local_seconds

@@ -12,15 +12,18 @@ from typing import Any
 from urllib.parse import quote
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.results import (
+from projections.files.summary import (
     SessionRecord,
     StageResult,
+    StageSummary,
+    Summary,
     commands_of,
     environment_of,
     inputs_of,
+    is_figure,
     ran_on,
+    summarised,
 )
-from projections.files.summary import StageSummary, Summary, is_figure, summarised
 from projections.words.account import Seen
 from projections.words.text import seconds, utc_seconds
 

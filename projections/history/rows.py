@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold import imported
-from lifecycle.fold.amendments import proposed_in
+from lifecycle.fold import stages
+from lifecycle.fold.evolve import proposed_in
 from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflow
 from projections.files.progress_log import message
 from projections.files.state_document import changes_of
@@ -157,7 +157,7 @@ class HistoryRows:
             "started_at": event.occurred_at,
             "started_by": str(event.actor),
             "ended_at": None,
-            "ended": "unknown" if event.type in imported.TYPES else "open",
+            "ended": "unknown" if event.type in stages.TYPES else "open",
             "cost": 0.0,
             "charges": 0,
             "completed": 0,

@@ -10,8 +10,7 @@ from lifecycle.machines.definition import DEFINITION, Transition
 from lifecycle.machines.guard import FileFact, Guard, text_of, unmet
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import items
-from projections.words.next_action import NextAction
-from projections.words.text import passed, utc_seconds
+from projections.words.text import NextAction, passed, utc_seconds
 
 
 def machine_actions(

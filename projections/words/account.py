@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lifecycle.state.dependencies import downstream
-from lifecycle.state.hindrance import reason
+from lifecycle.state.conditions import downstream, reason
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.came_about import Item, came_about, decided_edits

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lifecycle.fold.amendments import KEYED, rewired_fields
-from lifecycle.state.budget import budget_of, estimate
+from lifecycle.fold.evolve import KEYED, rewired_fields
+from lifecycle.state.conditions import budget_of, estimate
 from lifecycle.state.workflow import PLAN, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import UnusableMap, points

@@ -15,11 +15,10 @@ from typing import Any
 
 from eventstore.private import read_regular
 from lifecycle.payload import models as p
-from reconciler.attempt import recorded as genuine
+from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
-from service.root.disk import replaced
-from service.root.safe_open import seen_from
+from service.root.disk import replaced, seen_from
 
 #: Batch types that can be passed through; those without a scheduler that is asked by name too.
 _SHELL, _SLURM = "shell", "slurm"

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.state.budget import budget_of
+from lifecycle.state.conditions import budget_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.starting import is_due
+from projections.screens.next_actions import is_due
 from projections.words.amendments import summary
 from projections.words.came_about import Item, counts_of, line_of
-from projections.words.next_action import NextAction
+from projections.words.text import NextAction
 from reconciler.briefing.contradictions import BriefPart, Contradiction, in_json
 from service.questions.meanwhile import Happened
 

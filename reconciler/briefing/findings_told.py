@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.attempt.markers import SeenMarker
-from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.markers import ObservedJob, SeenMarker
 from reconciler.briefing.briefing import BriefVerdict, Repair
 from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.collect import Evidence, Presence

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import GO_ON, next_actions
-from projections.screens.starting import Surroundings, session_bar
+from projections.screens.next_actions import GO_ON, Surroundings, next_actions, session_bar
 from projections.words.account import account
-from projections.words.next_action import NextAction
+from projections.words.text import NextAction
 from reconciler.briefing.briefing import (
     Briefing,
     BriefVerdict,
@@ -27,7 +26,7 @@ from reconciler.briefing.briefing import (
 )
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
-from service.files.surroundings import surroundings
+from service.files.inspection import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptF
     # A job may have been launched by hand for a stage that nothing was launched for.
     waiting = [one.id for one in state.stages.values() if one.status in _WAITS]
     if not under_way and waiting:
-        from reconciler.attempt.contract import WRAPPER
+        from reconciler.attempt.paths import WRAPPER
 
         under_way = any((jobs.root / id_ / WRAPPER).exists() for id_ in waiting)
     if not under_way:

@@ -10,12 +10,11 @@ from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage
 from reconciler.attempt.paths import AttemptPaths
+from reconciler.context import Mode, SubmissionFacts
 from reconciler.control.dispatch import launched
 from reconciler.control.strangers import AttemptFinding, lacks_launch
-from reconciler.port import Mode, SubmissionFacts
 from reconciler.verdict.diagnosis import Diagnosis
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action
+from reconciler.verdict.table import Action, Name
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

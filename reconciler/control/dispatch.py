@@ -10,32 +10,29 @@ from pathlib import PurePosixPath
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.dependencies import needed_by
+from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from reconciler.attempt import execution_host
-from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
-from reconciler.attempt.paths import AttemptPaths
-from reconciler.context import Jobs
+from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
+from reconciler.context import Jobs, Mode, SubmissionFacts
 from reconciler.control.stopping import stop_all, stop_earlier
 from reconciler.control.strangers import begun, check_strangers, take_up
 from reconciler.errors import AlreadyMonitored, UnusablePath
-from reconciler.files import carry
+from reconciler.files import clearing
 from reconciler.files.clearing import keep
-from reconciler.files.described import submission_of, used_by
+from reconciler.files.described import check_pinned, submission_of, used_by
 from reconciler.files.freshness import check_results
-from reconciler.files.pinned import check_pinned
-from reconciler.host import tmux
-from reconciler.port import Mode, SubmissionFacts
+from reconciler.host import processes
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
 from reconciler.submission.build import diagnostic_of, kept_diagnostic
 from reconciler.submission.fields import placed
 from service.consent.scripts import beside
-from service.root.safe_open import OutsideRoot, below
+from service.root.disk import OutsideRoot, below
+from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
-from service.writing.undecided import check_edits
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
@@ -172,9 +169,9 @@ def clear_way(jobs: Jobs, stage: Stage, attempt: AttemptPaths, previous: str | N
 def _mode(jobs: Jobs, sync: bool) -> Mode:
     if sync:
         return Mode.SYNC
-    if tmux.is_installed(os.environ):
+    if processes.is_installed(os.environ):
         return Mode.TMUX
-    jobs.say(tmux.MISSING)
+    jobs.say(processes.MISSING)
     return Mode.SETSID
 
 
@@ -208,7 +205,7 @@ def prepare(
     needed = needed_by(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs.root, state, stage)
-    carried = None if diagnostic else carry.to_carry(jobs, stage)
+    carried = None if diagnostic else clearing.to_carry(jobs, stage)
     if diagnostic:
         given = kept_diagnostic(attempt, given)
     given = placed(given, stage.inputs)
@@ -218,7 +215,7 @@ def prepare(
 
             given = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
         elif carried is not None:
-            given = carry.sending(given, attempt, carried)
+            given = clearing.sending(given, attempt, carried)
         sha256 = jobs.runner.prepare(attempt, given)
     except BaseException:
         # Nobody else has written there, and what is carried has a second name.

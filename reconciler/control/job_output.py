@@ -15,17 +15,15 @@ from typing import BinaryIO, NamedTuple
 
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
-from reconciler.attempt.paths import AttemptPaths
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control.strangers import look
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import ask
 from reconciler.records import traces
 from reconciler.submission import build as submission
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action
+from reconciler.verdict.table import Action, Name
 
 #: Bytes that are read at once.
 _BLOCK = 1 << 16

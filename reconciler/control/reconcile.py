@@ -18,11 +18,10 @@ from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.context import Jobs
+from reconciler.context import Jobs, Mode, SubmissionFacts
 from reconciler.control.commands import following, observed, when
 from reconciler.control.dispatch import attach, clear_way, dispatch, launch, prepare
-from reconciler.control.fix import diagnosis
-from reconciler.control.stopping import stop, stop_all
+from reconciler.control.stopping import diagnosis, stop, stop_all
 from reconciler.control.strangers import (
     AttemptFinding,
     in_flight,
@@ -36,10 +35,8 @@ from reconciler.control.strangers import (
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.files.leftovers import bring_back, left_by
-from reconciler.port import Mode, SubmissionFacts
-from reconciler.submission.software import versions
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import OF_TASKS, Action, Verdict
+from reconciler.submission.fields import versions
+from reconciler.verdict.table import OF_TASKS, Action, Name, Verdict
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 

@@ -14,31 +14,26 @@ from eventstore.private import NotRegular
 from lifecycle.errors import LifecycleError, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
-from lifecycle.state.dependencies import needed_by
+from lifecycle.state.conditions import needed_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
-from reconciler.attempt.paths import AttemptPaths, named
-from reconciler.attempt.recorded import digest_of
-from reconciler.context import Jobs
+from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths, digest_of, named
+from reconciler.context import Jobs, Mode
 from reconciler.dpdispatcher.watch import AGAIN, surely
 from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
 from reconciler.files import by_hand
 from reconciler.files.described import submission_of, used_by_launched
 from reconciler.host import processes
-from reconciler.port import Mode
 from reconciler.records.traces import launch_told, launched, read_json
 from reconciler.submission.fields import placed
-from reconciler.verdict import diagnosis, taken_over
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action, Verdict, verdict
+from reconciler.verdict import diagnosis
+from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.disk import utc_text
-from service.writing.report import original_of, was_here
 from service.writing.stream_writer import WriteOptions
-from service.writing.workflow_service import Outcome
+from service.writing.workflow_service import Outcome, original_of, was_here
 from wording import Worded
 
 #: Monitors that ended for the same reason, one after the other, before another is of no use.
@@ -169,8 +164,8 @@ def _finding(
         verifiable=bool(stage.parameters.get("verify")),
     )
     if foreign:
-        evidence = taken_over.evidence_of(evidence, stage, jobs.root)
-        found = taken_over.verdict_of(evidence, state, stage)
+        evidence = diagnosis.evidence_of(evidence, stage, jobs.root)
+        found = diagnosis.verdict_of(evidence, state, stage)
     else:
         found = verdict(evidence)
     if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):

@@ -18,10 +18,9 @@ from typing import Any
 from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import IGNORE, IGNORE_ALL
-from reconciler.attempt.paths import RUN, AttemptPaths
-from reconciler.attempt.recorded import forwarded
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.paths import IGNORE, IGNORE_ALL, RUN, AttemptPaths, forwarded
+from reconciler.context import LaunchResult, Mode, SubmissionFacts
 from reconciler.dpdispatcher import wrapper
 from reconciler.errors import (
     AlreadyMonitored,
@@ -30,10 +29,9 @@ from reconciler.errors import (
     RejectedSubmission,
 )
 from reconciler.far import ask
-from reconciler.host import processes, program, tmux
+from reconciler.host import processes, program
 from reconciler.host import processes as plain
-from reconciler.host.locks import is_held
-from reconciler.port import LaunchResult, Mode, SubmissionFacts
+from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
@@ -174,8 +172,8 @@ class DPDispatcherRunner:
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
-        if not tmux.is_installed(self._environ):
-            return self._detached(attempt, tmux.MISSING)
+        if not processes.is_installed(self._environ):
+            return self._detached(attempt, processes.MISSING)
         before = _Before.of(attempt)
         command = [
             "bash",
@@ -187,9 +185,9 @@ class DPDispatcherRunner:
         become = [sys.executable, "-I", "-S", "-c", execution_host.BECOME]
         with execution_host.held(self._environ) as place:
             line = [*become, place, *command]
-            refusal = tmux.start(attempt.session, attempt.root, line, self._environ)
+            refusal = processes.start(attempt.session, attempt.root, line, self._environ)
             if refusal is None:
-                lives = partial(tmux.is_live, attempt.session, self._environ)
+                lives = partial(processes.is_live, attempt.session, self._environ)
                 pid = _taken_up(attempt, before, lives)
                 return LaunchResult(Mode.TMUX, session=attempt.session, pid=pid)
         note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."

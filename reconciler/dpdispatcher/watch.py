@@ -16,16 +16,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from reconciler.attempt.contract import OfJob, Watched
 from reconciler.attempt.execution_host import of as machine_of
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.paths import AttemptPaths, named
+from reconciler.attempt.paths import AttemptPaths, OfJob, Watched, named
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.collect import Evidence, collect, note_alone
 from reconciler.far import ask
 from reconciler.records import traces
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action, Verdict, verdict
+from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.disk import system_clock, utc_text, write_whole
 
 #: Seconds between looks: short for short jobs, then as long as DPDispatcher's own.

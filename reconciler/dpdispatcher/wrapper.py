@@ -9,10 +9,9 @@ from pathlib import Path
 from string import Template
 
 from reconciler.attempt import execution_host
-from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import ENVIRONMENT_RECORD, ScriptEnd, Watched
+from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.paths import AttemptPaths
+from reconciler.attempt.paths import ENVIRONMENT_RECORD, AttemptPaths, ScriptEnd, Watched
 from reconciler.host import program
 from reconciler.host.program import UNHEARD
 from reconciler.records import traces

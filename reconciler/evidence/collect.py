@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import markers
-from reconciler.attempt.contract import UNTOLD, OfJob
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
-from reconciler.attempt.paths import AttemptPaths
+from reconciler.attempt.markers import Far, Marker, ObservedAttempt, ObservedJob, SeenMarker
+from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
 from reconciler.far import ask
-from reconciler.host import processes, tmux
+from reconciler.host import processes
 from reconciler.host import processes as plain
-from reconciler.host.locks import is_held
 from reconciler.host.processes import Host, Process, Tenant
-from reconciler.host.program import Queue
+from reconciler.host.program import Queue, is_held
 from reconciler.records import traces
 
 if TYPE_CHECKING:
@@ -212,7 +209,7 @@ def collect(
         monitor_stopped=watcher is not None
         and watcher.is_alive()
         and processes.is_stopped(watcher.pid),
-        session=None if locked or watcher else tmux.is_live(attempt.session, os.environ),
+        session=None if locked or watcher else processes.is_live(attempt.session, os.environ),
         jobs=found.jobs,
         tenants=found.tenants,
         copies=found.copies,

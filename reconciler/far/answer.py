@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
+from reconciler.attempt.markers import Far, ObservedAttempt, ObservedJob
 from reconciler.host import processes as plain
 from reconciler.host.processes import Tenant, place_of
 from reconciler.host.program import Listed, Queue

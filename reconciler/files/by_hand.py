@@ -20,12 +20,11 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from reconciler.attempt.contract import DONE, EXIT_CODE, PREPARED, WRAPPER
+from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import ReconcilerError
 from reconciler.files.described import check_launched, used_by_launched
-from reconciler.host import processes, tmux
-from service.root.disk import utc_text
-from service.root.safe_open import is_inside
+from reconciler.host import processes
+from service.root.disk import is_inside, utc_text
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -65,7 +64,7 @@ def is_free(stage: Stage) -> bool:
 def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[ManualLaunch]:
     """Return the jobs of the stages that were launched by hand in this root."""
     candidates = [stage for stage in stages if _is_prepared_by_hand(root, stage)]
-    sessions = tmux.sessions(os.environ) if candidates else {}
+    sessions = processes.sessions(os.environ) if candidates else {}
     jobs = (_of(root, state, stage, sessions) for stage in candidates)
     return [job for job in jobs if job is not None]
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.starting import is_due
+from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
 from projections.words.came_about import is_taken_over, without_record
-from reconciler.attempt.contract import PREPARED
+from reconciler.attempt.paths import PREPARED
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _times(root: Path, state: Workflow) -> dict[str, float]:
 def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING and stage.retry_count:
-            from reconciler.files.pinned import other_verdict
+            from reconciler.files.described import other_verdict
 
             if (found := other_verdict(root, state, stage)) is not None:
                 yield stage.id, str(found).removeprefix(f"{stage.id}: ")
@@ -217,7 +217,7 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
     attempt = stage.attempt
     if attempt is None or attempt.root == str(root.path):
         return True
-    from service.writing.report import was_here
+    from service.writing.workflow_service import was_here
 
     return was_here(root, attempt.root, attempt.host)
 

@@ -24,15 +24,14 @@ from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt import recorded as genuine
+from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of, file_digest
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
-from reconciler.far.results import BroughtFile, brought
-from reconciler.files.carry import patterns_of
+from reconciler.far.ask import BroughtFile, brought
+from reconciler.files.clearing import patterns_of
 from reconciler.records import traces
-from service.root.disk import system_clock, utc_text, write_whole
-from service.root.safe_open import is_inside
+from service.root.disk import is_inside, system_clock, utc_text, write_whole
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -218,9 +217,9 @@ def bring_back(attempt: AttemptPaths) -> None:
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     if machine.of(attempt).is_far:
-        from reconciler.far import results  # few jobs run elsewhere, and fewer need this
+        from reconciler.far import ask
 
-        results.bring(attempt, base)
+        ask.bring(attempt, base)
     for copy in traces.scratch_copies(attempt):
         for pattern in traces.backward(attempt):
             for found in copy.glob(pattern):

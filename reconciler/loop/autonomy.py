@@ -23,7 +23,7 @@ from reconciler.context import Jobs
 from reconciler.errors import AlreadyAutonomous, AlreadyDriven
 from reconciler.loop.ending import Interruption
 from service.errors import RootBusy
-from service.files.surroundings import PAUSE
+from service.files.inspection import PAUSE
 from service.root.disk import locked
 
 #: The variable by which a loop knows that the runner started it.

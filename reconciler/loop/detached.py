@@ -21,9 +21,9 @@ from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import Jobs
 from reconciler.errors import AlreadyAutonomous, NoRunner, RunnerFailed
-from reconciler.host import processes, tmux
-from reconciler.host.locks import is_held
+from reconciler.host import processes
 from reconciler.host.processes import Process
+from reconciler.host.program import is_held
 from reconciler.loop.autonomy import LOCK
 from service.root.root import Root
 
@@ -69,7 +69,7 @@ def session_name(workflow: str, root: Path, environ: Mapping[str, str]) -> str:
     Where another root with a workflow of this id has that name, the root's digest is behind it.
     """
     name = f"workflow-runner-{workflow}".replace(".", "_").replace(":", "_")
-    if not tmux.is_live(name, environ):
+    if not processes.is_live(name, environ):
         return name
     return f"{name}-{sha256(os.fsencode(root)).hexdigest()[:8]}"
 
@@ -94,7 +94,7 @@ def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
 
 
 def _in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | None:
-    if not tmux.is_installed(environ):
+    if not processes.is_installed(environ):
         jobs.say("tmux is not installed: the runner runs detached by setsid instead.")
         return None
     name = session_name(jobs.service.state().id, jobs.root, environ)
@@ -103,7 +103,7 @@ def _in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | 
     os.mkfifo(pipe, 0o600)
     given = {**environ, "WFCTL_RUNNER_SESSION": name}
     command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(pipe), *words]
-    refused = tmux.start(name, jobs.root, command, environ)
+    refused = processes.start(name, jobs.root, command, environ)
     if refused is None and _handed_over(pipe, given):
         return name
     pipe.unlink(missing_ok=True)

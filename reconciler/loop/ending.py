@@ -10,12 +10,11 @@ from types import FrameType
 from typing import Any
 
 from eventstore.errors import StoreUnreachable
-from lifecycle.state.budget import budget_of
-from lifecycle.state.hindrance import Hindrance, hindrances
+from lifecycle.state.conditions import Hindrance, budget_of, hindrances
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import GO_ON
-from projections.words.next_action import NextAction
+from projections.words.text import NextAction
 from reconciler.context import Jobs
 from reconciler.loop.agent import Agent
 

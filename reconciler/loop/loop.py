@@ -8,13 +8,10 @@ from functools import partial
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.budget import affords, is_short
-from lifecycle.state.dependencies import has_results_kept
-from lifecycle.state.hindrance import Hindrance
+from lifecycle.state.conditions import Hindrance, affords, has_results_kept, is_short
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import GO_ON
-from projections.screens.starting import Surroundings, bar
+from projections.screens.next_actions import GO_ON, Surroundings, bar
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
 from reconciler.control.reconcile import GLANCE, Turn, is_beyond_help, is_due
@@ -27,8 +24,7 @@ from reconciler.errors import (
     ProgramMissing,
     ReconcilerError,
 )
-from reconciler.files.described import NoStageCommand, has_command
-from reconciler.files.pinned import VerdictChanged
+from reconciler.files.described import NoStageCommand, VerdictChanged, has_command
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import AgentEnd, AgentTask, hand_over
 from reconciler.loop.ending import Ended, Interruption, Orders
@@ -36,7 +32,7 @@ from reconciler.loop.prompt import said_of_failure, tries_of
 from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
-from service.files.surroundings import PAUSE, edits
+from service.files.inspection import PAUSE, edits
 from service.writing.stream_writer import WriteOptions
 
 #: What no stage can be carried out with: the session ends at once.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lifecycle.state.status import retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.cause import wanted
+from lifecycle.words.values import wanted
 from service.reading.log import WorkflowLog
 
 #: Lines of a file that an agent is shown, and characters of each.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.status import FINISHED, Status
-from projections.files.results import sessions
+from projections.files.summary import sessions
 from projections.words.account import stale
 from reconciler.context import Jobs
 from reconciler.errors import EnvironmentNotReady, ReconcilerError
@@ -20,8 +20,8 @@ from reconciler.loop.loop import WorkflowLoop
 from reconciler.loop.session import begin, check_report
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
+from service.writing.amendments import check_edits_of_all
 from service.writing.stream_writer import WriteOptions
-from service.writing.undecided import check_edits_of_all
 from service.writing.workflow_service import Outcome
 
 #: Characters of what comes next that the log is told.

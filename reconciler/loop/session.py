@@ -16,16 +16,16 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
-from lifecycle.rules.flat import payload_of
+from lifecycle.payload.shape import payload_of
 from lifecycle.state.workflow import numbered
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
 from reconciler.context import Jobs
 from reconciler.errors import EnvironmentNotReady
-from reconciler.files.pinned import check_pinned
+from reconciler.files.described import check_pinned
 from service.consent.scripts import INIT
 from service.errors import AlreadyThere
-from service.files.surroundings import SESSIONS
+from service.files.inspection import SESSIONS
 from service.root.git import git
 from service.root.root import Root
 from service.writing.stream_writer import WriteOptions

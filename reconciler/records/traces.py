@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import JOB, KILLED, OfJob
-from reconciler.attempt.observed import ObservedJob
-from reconciler.attempt.paths import AttemptPaths
-from reconciler.attempt.recorded import forwarded
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.markers import ObservedJob
+from reconciler.attempt.paths import JOB, KILLED, AttemptPaths, OfJob, forwarded
+from reconciler.context import SubmissionFacts
 from reconciler.host import processes as plain
 from reconciler.host.processes import Process
 from reconciler.host.program import EXCEEDED, TAKEN
-from reconciler.port import SubmissionFacts
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from eventstore.private import read_regular
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.contract import KILLED
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.paths import ATTEMPT, RUN, AttemptPaths
+from reconciler.attempt.paths import ATTEMPT, KILLED, RUN, AttemptPaths
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -23,10 +22,9 @@ from reconciler.errors import (
     UnusableProfile,
     UnusableSubmission,
 )
-from reconciler.submission import fields, software
+from reconciler.submission import fields
 from reconciler.submission import fields as shape
-from service.root.disk import write_whole
-from service.root.safe_open import is_inside
+from service.root.disk import is_inside, write_whole
 
 #: What DPDispatcher calls the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
@@ -105,7 +103,7 @@ class StageJob:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     resource_overrides: Mapping[str, Any] = field(default_factory=dict)
-    #: The software that the command runs with, as `lifecycle.words.cause` has it.
+    #: The software that the command runs with, as `lifecycle.words.values` has it.
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -144,7 +142,7 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
         "forward_common_files": [path for path in inputs if path not in own],
         "task_list": [
             {
-                "command": software.command_in(job.environment, job.command),
+                "command": fields.command_in(job.environment, job.command),
                 "task_work_path": job.stage,
                 "forward_files": _unique([*given, *(_below(path, job.stage) for path in own)]),
                 "backward_files": _backward_files(job),
@@ -213,7 +211,7 @@ def _resources(
     if not isinstance(defaults, Mapping):
         raise UnusableProfile("resource_defaults", "an object", defaults)
     found = copy.deepcopy({"group_size": 1, **defaults, **overrides})
-    for name, lines in software.resources(environment).items():
+    for name, lines in fields.resources(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
 

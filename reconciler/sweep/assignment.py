@@ -18,9 +18,8 @@ from typing import Any
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP, sweep_of
 from lifecycle.sweeps.points import Point, spelled
-from reconciler.attempt.contract import ScriptEnd
 from reconciler.attempt.markers import Input, digests, is_as, make_folders
-from reconciler.attempt.paths import AttemptPaths
+from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.fields import PREFIX

@@ -18,16 +18,14 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, Sweep, is_sweep, sweep_of, text_of
 from reconciler.attempt import execution_host
-from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import UNTOLD
-from reconciler.attempt.paths import AttemptPaths, of_recorded
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.paths import UNTOLD, AttemptPaths, of_recorded
 from reconciler.host import processes as plain
 from reconciler.records import traces
 from reconciler.sweep import folders, records, table
 from reconciler.sweep.points import digest_of
 from reconciler.sweep.tasks import Task, tasks_of
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action, Verdict
+from reconciler.verdict.table import Action, Name, Verdict
 
 _SUM = re.compile(r"\b([0-9a-f]{64})  ([\w.]+)")
 

@@ -13,8 +13,8 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of
-from lifecycle.words.cause import cause_of
 from lifecycle.words.document import value_at
+from lifecycle.words.values import cause_of
 from reconciler.attempt.markers import digests, file_digest, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import processes as plain

@@ -26,7 +26,7 @@ from lifecycle.sweeps.definition import (
     verdict_of,
 )
 from lifecycle.sweeps.points import Point
-from reconciler.attempt import recorded as genuine
+from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.host import processes as plain
 from reconciler.records import traces

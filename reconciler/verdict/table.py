@@ -14,12 +14,55 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
-from reconciler.attempt.contract import KILLED, SIGNALLED, ScriptEnd
 from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.paths import KILLED, SIGNALLED, ScriptEnd
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
-from reconciler.verdict.names import Name
 from service.root.disk import utc_text
+
+
+class Name(StrEnum):
+    """What is so of an attempt."""
+
+    ELSEWHERE = "ELSEWHERE"
+    ORPHAN_DIR_DELETED = "ORPHAN_DIR_DELETED"
+    MONITOR_STOPPED = "MONITOR_STOPPED"
+    MONITORED = "MONITORED"
+    UNKNOWN = "UNKNOWN"
+    RUNS_ON_AFTER_MOVE = "RUNS_ON_AFTER_MOVE"
+    RUNS_UNWATCHED = "RUNS_UNWATCHED"
+    ORPHAN_RUNNING = "ORPHAN_RUNNING"
+    ORPHAN_RUNNING_UNRECORDED = "ORPHAN_RUNNING_UNRECORDED"
+    ASKED_THROUGH_DPDISPATCHER = "ASKED_THROUGH_DPDISPATCHER"
+    JOB_TAKEN = "JOB_TAKEN"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    TASK_FAILED = "TASK_FAILED"
+    JOB_KILLED = "JOB_KILLED"
+    UNTOLD = "UNTOLD"
+    SUCCEEDED = "SUCCEEDED"
+    OUTPUT_MISSING = "OUTPUT_MISSING"
+    COLLECTED_UNMARKED = "COLLECTED_UNMARKED"
+    FINISHED_NOT_COLLECTED = "FINISHED_NOT_COLLECTED"
+    RESULTS_LOST = "RESULTS_LOST"
+    VANISHED = "VANISHED"
+    UNSEEN = "UNSEEN"
+    FORGOTTEN = "FORGOTTEN"
+    NEVER_RAN = "NEVER_RAN"
+    JOB_LOST = "JOB_LOST"
+    LEFT_BEHIND = "LEFT_BEHIND"
+    REJECTED = "REJECTED"
+    MONITOR_KILLED_EARLY = "MONITOR_KILLED_EARLY"
+    NEVER_SUBMITTED = "NEVER_SUBMITTED"
+    NEVER_STARTED = "NEVER_STARTED"
+    UNDECIDED = "UNDECIDED"
+    SESSION_ALIVE = "SESSION_ALIVE"
+    STALE = "STALE"
+    TASKS_REMAIN = "TASKS_REMAIN"
+    TASKS_DONE = "TASKS_DONE"
+    TASKS_FAILED = "TASKS_FAILED"
+    UNREADABLE = "UNREADABLE"
+    HINDERED = "HINDERED"
+
 
 #: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
 OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})

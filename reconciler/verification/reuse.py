@@ -16,11 +16,10 @@ from pathlib import Path
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.dependencies import has_results_kept, is_judged_alone, needed_by, reusable
+from lifecycle.state.conditions import has_results_kept, is_judged_alone, needed_by, reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from reconciler.attempt.contract import ATTEMPTS, KEPT
 from reconciler.attempt.markers import clear_stale, digests, is_as
-from reconciler.attempt.recorded import forwarded
+from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded
 from reconciler.context import Jobs
 from reconciler.control.dispatch import make_room
 from reconciler.control.stopping import stop_all
@@ -30,8 +29,8 @@ from reconciler.files.described import submission_of
 from reconciler.files.freshness import check_results
 from reconciler.verification.verify import completion, verify
 from service.root.disk import sync_folder
+from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
-from service.writing.undecided import check_edits
 from service.writing.workflow_service import Outcome
 from wording import Worded
 

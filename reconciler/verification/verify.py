@@ -15,10 +15,9 @@ from projections.words.account import stale
 from reconciler.attempt import execution_host
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.context import Jobs
-from reconciler.control.fix import Claims, bound
-from reconciler.files.described import check_launched
+from reconciler.control.stopping import Claims, bound
+from reconciler.files.described import check_launched, check_pinned, check_verdict
 from reconciler.files.freshness import deviations
-from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.fields import environment, places

@@ -38,9 +38,8 @@ from service.adoption.versions import (
     runs,
 )
 from service.errors import RootExists
-from service.root.disk import Clock, sync_folder, utc_text, write_whole
+from service.root.disk import Clock, seen_from, sync_folder, utc_text, write_whole
 from service.root.root import Config, Root
-from service.root.safe_open import seen_from
 from service.writing.initialise import (
     IMPORTED,
     claim_state,
@@ -49,9 +48,8 @@ from service.writing.initialise import (
     make_root,
     refuse_second,
 )
-from service.writing.report import identity
 from service.writing.stream_writer import Planned, WriteOptions
-from service.writing.workflow_service import Outcome, Service, planned_state
+from service.writing.workflow_service import Outcome, Service, identity, planned_state
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

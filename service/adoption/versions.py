@@ -13,9 +13,8 @@ from lifecycle.state.status import Status
 from service.adoption.state_file import StateFile, TypedTime, parse_time, read_state
 from service.errors import NotFound, ServiceError
 from service.root.disk import common_start as start_of
-from service.root.disk import utc_text
+from service.root.disk import content_within, utc_text
 from service.root.git import git
-from service.root.safe_open import content_within
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)
 _STAGE = re.compile(r"(stage-[1-9][0-9]*)\b(?: \(.*?\))?:?(.*)", re.ASCII | re.DOTALL)

@@ -77,7 +77,7 @@ class Judge(Generic[S]):
             self.accepted.clear()
             state = reached() if event.type in self._rules.judged else None
             if state is not None:
-                # Both are of bytes and place, whatever a row says (`eventstore.reading`): so a
+                # Both are of bytes and place, whatever a row says (`eventstore.sql`): so a
                 # verdict is kept by the statement, which holds the link, and the signature, which
                 # the hash covers.
                 key = (event.prev_hash, event.hash)
@@ -149,7 +149,7 @@ class Approvals:
 
     def repin(self, state: Policy) -> None:
         """Keep what the log is known by, whatever was pinned in its root before."""
-        from eventstore.codec import canonical, digest
+        from eventstore.chain import canonical, digest
 
         signers = digest(canonical(state.signers))
         first, root = str(self.first_hash()), self.root or Path()

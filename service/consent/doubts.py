@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eventstore.codec import canonical, digest
+from eventstore.chain import canonical, digest
 from lifecycle.state.status import Status
 from service.consent import proof as consent
 from service.consent.approvals import Approvals

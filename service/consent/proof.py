@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from eventstore.codec import canonical, digest
+from eventstore.chain import canonical, digest
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
-from lifecycle.fold.amendments import version_after
+from lifecycle.fold.evolve import version_after
+from lifecycle.payload.shape import payload_of
 from lifecycle.rules.amendments import check_fits, definition_of
-from lifecycle.rules.flat import payload_of
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.workflow import Amendment, Workflow
 from service.consent import signature

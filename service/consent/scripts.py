@@ -15,7 +15,7 @@ from hashlib import file_digest
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from lifecycle.fold.amendments import apply
+from lifecycle.fold.evolve import apply
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP, is_sweep
 

@@ -15,10 +15,16 @@ from lifecycle.state.workflow import Workflow
 from projections.files import state_document
 from projections.files.progress_log import LogPiece, joined, piece
 from service.reading.log import WorkflowLog
-from service.root.disk import Mark, common_start, content_of, mark_of, write_whole
-from service.root.root import Root
-from service.root.safe_open import content_within, open_within
-from service.root.sync import NEWER_PART, Synced, digest
+from service.root.disk import (
+    Mark,
+    common_start,
+    content_of,
+    content_within,
+    mark_of,
+    open_within,
+    write_whole,
+)
+from service.root.root import NEWER_PART, Root, Synced, digest
 
 if TYPE_CHECKING:
     from projections.files.document_diff import FieldDifference
@@ -154,7 +160,7 @@ def parts(
 def _storable(value: Any) -> Any:
     import json
 
-    from eventstore.codec import canonical
+    from eventstore.chain import canonical
     from eventstore.errors import InvalidData
 
     text = json.dumps(value)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eventstore.codec import canonical
+from eventstore.chain import canonical
 from eventstore.errors import InvalidData
 from lifecycle.errors import Refused
-from lifecycle.fold.amendments import KEYED
+from lifecycle.fold.evolve import KEYED
 from lifecycle.payload import models as p
 from lifecycle.rules.amendable import OPERATIONAL
 from lifecycle.rules.amendable import STAGE_FIELDS as AMENDABLE
@@ -34,9 +34,8 @@ from service.files.drift import (
 from service.files.inspection import FilesInspection
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
-from service.root.root import Root
-from service.root.safe_open import content_within
-from service.root.sync import read_sync
+from service.root.disk import content_within
+from service.root.root import Root, read_sync
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

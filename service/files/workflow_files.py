@@ -34,10 +34,17 @@ from service.files.drift import (
 )
 from service.reading.log import WorkflowLog
 from service.reading.trust_marks import move_anchor
-from service.root.disk import append, locked, mark_of, restore, write_over, write_whole
-from service.root.root import Root
-from service.root.safe_open import OutsideRoot, content_within
-from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.disk import (
+    OutsideRoot,
+    append,
+    content_within,
+    locked,
+    mark_of,
+    restore,
+    write_over,
+    write_whole,
+)
+from service.root.root import Root, Sync, Synced, digest, read_sync, write_sync
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

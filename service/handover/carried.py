@@ -26,8 +26,7 @@ from projections.files import progress_log, state_document
 from projections.files.summary import is_figure
 from service.consent.scripts import scripts_of
 from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive, lines_of
-from service.root.disk import write_streamed
-from service.root.safe_open import OutsideRoot, open_within, place_within
+from service.root.disk import OutsideRoot, open_within, place_within, write_streamed
 
 INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "scripts")
 #: Bytes of all files together that go along where nobody names the kinds, and files at the most.

@@ -24,19 +24,18 @@ from zipfile import ZipFile
 import orjson
 from pydantic import ValidationError
 
-from eventstore.chain import ZERO
-from eventstore.codec import Schema, canonical
+from eventstore.chain import ZERO, Schema, canonical
 from eventstore.errors import EventStoreError
 from eventstore.event import RecordedEvent, fault
 from eventstore.store import Refusal
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.soundness import misplaced
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.payload.shape import model_of
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported as imported_document
-from lifecycle.rules.flat import model_of
-from lifecycle.words.cause import problem
 from lifecycle.words.document import restore
+from lifecycle.words.values import problem
 from service.documents.bounds import bounded_lines
 from service.errors import ServiceError
 from service.machines.log import PREFIX as MACHINE

@@ -20,7 +20,7 @@ from zipfile import BadZipFile, ZipFile
 
 import orjson
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, Instant, NewEvent, RecordedEvent, instant
 from eventstore.private import opened
 from eventstore.store import Claim, EventStore, Refusal

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from eventstore.codec import canonical, digest
+from eventstore.chain import canonical, digest
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.errors import NeedsConsent
 from lifecycle.machines.decide import check_approval, check_withdrawal

@@ -23,7 +23,7 @@ from lifecycle.machines.soundness import load
 from lifecycle.payload.base import Payload
 from service.machines import evidence
 from service.machines.evidence import outputs_of
-from service.root.safe_open import OutsideRoot, content_within
+from service.root.disk import OutsideRoot, content_within
 
 #: The shipped definitions, in the order in which they are shown.
 SHIPPED = ("feature", "debug", "refactor", "oneshot", "dotagent", "conductor")

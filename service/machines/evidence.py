@@ -18,9 +18,9 @@ from lifecycle.machines.path import COMMITS, marks_of_tips, place_of_commit, tip
 from lifecycle.machines.path import look as look_at
 from lifecycle.machines.payload import MachineUpdated
 from projections.words.text import passed
+from service.root.disk import is_inside as lies_inside
 from service.root.git import git
-from service.root.safe_open import is_inside as lies_inside
-from service.root.sync import digest
+from service.root.root import digest
 
 #: Longer texts are no paths.
 _LONGEST = 400

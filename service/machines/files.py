@@ -28,16 +28,17 @@ from service.reading.trust_marks import move_anchor
 from service.root.disk import (
     Clock,
     Mark,
+    OutsideRoot,
     content_of,
+    content_within,
     locked,
     mark_of,
+    place_within,
     system_clock,
     write_over,
     write_whole,
 )
-from service.root.root import Root
-from service.root.safe_open import OutsideRoot, content_within, place_within
-from service.root.sync import Synced, digest, read_sync
+from service.root.root import Root, Synced, digest, read_sync
 from service.writing.stream_writer import StreamWriter
 
 #: So many archives are kept beside those of others.

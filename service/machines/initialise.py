@@ -15,10 +15,8 @@ from service.files.drift import keep
 from service.machines.log import MachineLog, rivals
 from service.machines.news import kept_name
 from service.machines.service import MachineOutcome, MachineService
-from service.root.disk import locked
-from service.root.root import Root, open_root
-from service.root.safe_open import content_within, folder_within
-from service.root.sync import Synced, digest, read_sync, write_sync
+from service.root.disk import content_within, folder_within, locked
+from service.root.root import Root, Synced, digest, open_root, read_sync, write_sync
 from service.writing.initialise import configure, prepare_folder, root_at
 
 

@@ -19,14 +19,12 @@ from service.errors import NotFound
 from service.files.inspection import Difference
 from service.machines.log import MachineLog, folder_of, ids, is_writer
 from service.machines.news import is_as_imported
+from service.questions.audit import unreadable, with_unfoldable
 from service.questions.blame import Blame, FieldHistory
-from service.questions.integrity import unreadable, with_unfoldable
-from service.reading.sealing import told
-from service.reading.stream_log import At, newest
+from service.reading.stream_log import At, newest, told
 from service.reading.trust_marks import kept, marks_of
-from service.root.root import Root
-from service.root.safe_open import content_within
-from service.root.sync import caught_up, digest, read_sync
+from service.root.disk import content_within
+from service.root.root import Root, caught_up, digest, read_sync
 
 
 def differences(root: Root, log: MachineLog, state: Machine) -> list[Difference]:

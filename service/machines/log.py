@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eventstore.codec import canonical, digest
+from eventstore.chain import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.definition import DEFINITION, Definition, trusted

@@ -26,10 +26,8 @@ from service.files.drift import detected, kept_before, parts, recordable
 from service.machines import writers
 from service.machines.log import MachineLog, folder_of, is_writer
 from service.machines.writers import Path_, Walk, is_field, log_time, same
-from service.root.disk import Clock, system_clock, utc_text
-from service.root.root import Root
-from service.root.safe_open import content_within
-from service.root.sync import Synced, digest, read_sync
+from service.root.disk import Clock, content_within, system_clock, utc_text
+from service.root.root import Root, Synced, digest, read_sync
 
 #: Letters of a rule that a drift says.
 _SAID = 300

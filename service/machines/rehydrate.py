@@ -25,9 +25,8 @@ from service.machines.inspection import differences
 from service.machines.log import MachineLog
 from service.machines.news import decoded
 from service.machines.service import MachineOutcome, MachineService
-from service.root.disk import utc_text
+from service.root.disk import content_within, utc_text
 from service.root.root import Root
-from service.root.safe_open import content_within
 from service.writing.stream_writer import WriteOptions
 
 #: Each round carries out what the one before it made due.

@@ -29,7 +29,6 @@ from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, first_event, machines_in
 from service.root.disk import Clock, system_clock, utc_text
 from service.root.root import Root, RootIs
-from service.writing.report import Identity, adopt, check_place, identity, is_same, said_identity
 from service.writing.stream_writer import (
     PLAIN,
     StreamWriter,
@@ -37,6 +36,14 @@ from service.writing.stream_writer import (
     WriteOptions,
     own_id,
     with_outside_changes,
+)
+from service.writing.workflow_service import (
+    Identity,
+    adopt,
+    check_place,
+    identity,
+    is_same,
+    said_identity,
 )
 
 #: What a machine's stream begins with.

@@ -10,15 +10,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from eventstore.codec import canonical
+from eventstore.chain import canonical
 from eventstore.private import read_regular
 from lifecycle.machines.definition import CANCELLED, Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document
 from lifecycle.machines.payload import MachineImported
 from lifecycle.machines.shape import misfits
-from lifecycle.words.cause import problem
 from lifecycle.words.document import layout_of
+from lifecycle.words.values import problem
 from projections.machines.documents import LOOP, OWN
 from projections.words.text import passed
 from service.errors import NotFound

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventstore.codec import canonical
+from eventstore.chain import canonical
 from eventstore.errors import InvalidData
 from lifecycle.errors import LifecycleError
 from lifecycle.machines.decide import after, decide, open_ways, targets

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from eventstore.chain import START, Frontier, Link, leaf_hash
-from eventstore.codec import digest
+from eventstore.chain import START, Frontier, Link, digest, leaf_hash
 from eventstore.errors import UnsoundLog
 from eventstore.private import read_regular
 from eventstore.store import EventStore
@@ -21,7 +20,7 @@ from service.consent.approvals import pinned_at
 from service.errors import NotFound
 from service.proofs import note as notes
 from service.proofs.note import CheckpointDenied, Note, UnreadableNote, VerifierKey, read_note
-from service.reading.sealing import key_file, known_secret, own_secret
+from service.reading.stream_log import key_file, known_secret, own_secret
 from service.root.disk import locked, write_whole
 from service.root.git import git
 from service.root.root import Root

@@ -21,7 +21,7 @@ from projections.words.amendments import held
 from service.consent.scripts import beside, scripts_of
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
-from service.root.safe_open import seen_from
+from service.root.disk import seen_from
 
 #: Event type → the types, newest first, of what it follows from in the same stage or attempt.
 _GROUNDS: dict[str, tuple[str, ...]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold import imported
+from lifecycle.fold import stages
 from service.errors import InvalidOption
 from service.root.disk import system_clock, utc_text
 
@@ -141,7 +141,7 @@ def _bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
     amendment = data.get("amendment") or data.get("superseded_by")
     if amendment is not None:
         yield f"amendment {amendment}"
-    if own == (event.type in imported.TYPES):
+    if own == (event.type in stages.TYPES):
         yield "import"
 
 
@@ -169,11 +169,11 @@ def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
     is_imported = False
     for event in events:
         began = _began(event)
-        is_over = is_imported and event.type not in imported.TYPES
+        is_over = is_imported and event.type not in stages.TYPES
         if last is not None and (is_over or began not in (None, number)):
             return last
         if began == number or last is not None:
-            last, is_imported = event.version, event.type in imported.TYPES
+            last, is_imported = event.version, event.type in stages.TYPES
         if last is not None and event.type == "session.ended":
             return last
     return last

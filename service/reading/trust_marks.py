@@ -22,10 +22,9 @@ from eventstore.store import EventStore, Head, Raw
 from projections.words.came_about import Item
 from projections.words.text import utc_seconds
 from service.consent.approvals import place_of
-from service.root import known_logs
+from service.root import trust
 from service.root.disk import locked, system_clock, utc_text, write_whole
-from service.root.root import Root
-from service.root.sync import Sync, read_sync, write_sync
+from service.root.root import Root, Sync, read_sync, write_sync
 
 if TYPE_CHECKING:
     from eventstore.verification import Finding
@@ -109,7 +108,7 @@ class BegunAnew(TrustMark):
     It is what this login remembers outside of the root.
     """
 
-    was: known_logs.Known | None = None
+    was: trust.Known | None = None
 
     @property
     def text(self) -> str:
@@ -141,7 +140,7 @@ def begun_anew(root: Root, store: EventStore, stream: str) -> Iterator[BegunAnew
     first = next(store.raw(stream, upto=1), None)
     if first is None:
         return
-    for old in known_logs.earlier(root.path, place_of(stream), first.hash):
+    for old in trust.earlier(root.path, place_of(stream), first.hash):
         yield BegunAnew(ANEW, old.stream, old.version, _began(first), old.hash, was=old)
 
 
@@ -191,11 +190,11 @@ def _remember(root: Root, store: EventStore, stream: str, head: Head, stood: str
     if first is None:
         return
 
-    def known() -> known_logs.Known:
+    def known() -> trust.Known:
         at, began = utc_text(system_clock()), _began(first)
-        return known_logs.Known(stream, first.hash, began, head.version, head.hash, at, stood)
+        return trust.Known(stream, first.hash, began, head.version, head.hash, at, stood)
 
-    known_logs.keep(root.path, place_of(stream), first.hash, stood, known)
+    trust.keep(root.path, place_of(stream), first.hash, stood, known)
 
 
 def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync) -> None:
@@ -234,7 +233,7 @@ def agree(root: Root, store: EventStore, stream: str) -> None:
         if left != marks:
             _write(root, left)
         first = next(store.raw(stream, upto=1), None)
-        known_logs.forget_earlier(root.path, place_of(stream), first.hash if first else "")
+        trust.forget_earlier(root.path, place_of(stream), first.hash if first else "")
         path, head = anchor_file(root, stream), store.head(stream)
         sync = read_sync(path)
         if sync.head and head is not None:

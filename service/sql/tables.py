@@ -22,13 +22,13 @@ from sqlalchemy import Connection, Table, delete
 from eventstore.store import StoredFold
 from eventstore.tables import folds
 from eventstore.verification import Finding
-from lifecycle.fold.foldable import UNFOLDABLE
+from lifecycle.event import UNFOLDABLE
 from lifecycle.state.workflow import Workflow
 from migrations.upgrade import database_of
 from projections.history.checkpoint import NAME, VERSION
 from projections.history.rows import CarriedRows, HistoryRows, Key, Row
 from projections.history.tables import VIEWS, columns_of, history, view
-from service.reading import sealing
+from service.reading import stream_log
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 
@@ -69,7 +69,7 @@ class HistoryTables:
         with suppress(*UNFOLDABLE):
             if kept is not None and head is not None and kept.version <= head.version:
                 found = orjson.loads(kept.state)
-                state = sealing.from_values(found["state"])
+                state = stream_log.from_values(found["state"])
                 if type(state.head) is int and state.head == kept.version:
                     return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
         return TablesProgress()
@@ -135,7 +135,7 @@ class HistoryTables:
 
     def _write(self, rows: HistoryRows, reached: int, state: Workflow) -> bool:
         """Write rows and checkpoint, both or neither; False if somebody else was quicker."""
-        content = {"state": orjson.Fragment(sealing.to_bytes(state)),
+        content = {"state": orjson.Fragment(stream_log.to_bytes(state)),
                    "carried": rows.carried.to_dict()}  # fmt: skip
         fold = StoredFold(self.log.stream, NAME, VERSION, state.head, orjson.dumps(content))
         with database_of(self.address).writing() as connection:

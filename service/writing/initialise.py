@@ -17,8 +17,18 @@ from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
 from service.root.disk import Clock, sync_folder, utc_text, write_whole
-from service.root.root import MARKER, Config, Root, config_text, kept, read_config
-from service.root.sync import Synced, digest, read_sync, write_sync
+from service.root.root import (
+    MARKER,
+    Config,
+    Root,
+    Synced,
+    config_text,
+    digest,
+    kept,
+    read_config,
+    read_sync,
+    write_sync,
+)
 from service.root.trust import require_trusted, trust
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, plan_writes, planned_state

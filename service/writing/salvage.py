@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
 from eventstore.transfer.archive import SoundPart

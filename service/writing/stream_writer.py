@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from eventstore.codec import canonical, digest
+from eventstore.chain import canonical, digest
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor, NewEvent
 from eventstore.store import Appended, Claim, EventStore, Expected, Refusal

@@ -9,15 +9,15 @@ from tests.amendments.test_signature import folded
 def forged_fold(place: Place) -> None:
     """Put a kept copy of the state into the database that says another definition and policy."""
     from lifecycle.fold.evolve import REDUCER
-    from service.reading import sealing
+    from service.reading import stream_log
 
     forged = folded(place)
     forged.stages["stage-1"].parameters = {"command": "true", "n": 99}
     forged.consent = "trust"
-    row = (forged.head, sealing.to_bytes(forged))
+    row = (forged.head, stream_log.to_bytes(forged))
     with place.database() as database:
         database.execute("DELETE FROM folds")
         database.execute(
             "INSERT INTO folds VALUES (?, ?, ?, ?, ?)",
-            (f"workflow-{forged.id}", sealing.NAME, REDUCER, *row),
+            (f"workflow-{forged.id}", stream_log.NAME, REDUCER, *row),
         )

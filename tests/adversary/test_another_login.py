@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from lifecycle.fold.evolve import REDUCER
-from service.reading import sealing
-from service.reading.sealing import key_file
+from service.reading import stream_log
+from service.reading.stream_log import key_file
 from tests.cli.support import Place, wfctl, write_plan
 from tests.need import need
 
@@ -48,7 +48,7 @@ sys.exit(run(["--root", root, "note", "a colleague's"]))
 #: Edits the state that the owner keeps, under the best seal that a colleague has.
 FORGER = """
 import os, sqlite3, sys
-from service.reading.sealing import Seal
+from service.reading.stream_log import Seal
 root, key, user, group = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 os.setgroups([]), os.setgid(group), os.setuid(user)
 try:
@@ -186,7 +186,7 @@ def test_who_may_write_the_log_under_another_login_cannot_seal_a_state(
     notes.write_text('{"type": "note.logged", "data": {"text": "x"}}\n' * 510)
     place.done("append", "--from", str(notes))
     right = place.done("show", "stage-1")["parameters"]
-    purpose = f"{sealing.NAME} {REDUCER} never-signed {{version}} {{stream}}"
+    purpose = f"{stream_log.NAME} {REDUCER} never-signed {{version}} {{stream}}"
     logins = (str(STRANGER - 1), str(STRANGER))
     done = as_colleague(FORGER, str(place.path), str(key_file()), *logins, purpose)
     assert done.stdout.splitlines() == ["the key is closed", "forged"], done.stderr

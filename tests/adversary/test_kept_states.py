@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lifecycle.fold.evolve import REDUCER
-from service.reading import sealing
-from service.reading.sealing import Seal, own_seal
+from service.reading import stream_log
+from service.reading.stream_log import Seal, own_seal
 from tests.adversary import raw
 from tests.amendments.support import Place
 from tests.amendments.test_signature import folded
@@ -31,15 +31,15 @@ def _forged(place: Place) -> tuple[int, bytes]:
     state = folded(place)
     state.stages["stage-1"].parameters = {"command": "true", "n": 99}
     head = raw.bodies(place.path)[-1]["hash"]
-    return state.head, head.encode() + sealing.to_bytes(state)
+    return state.head, head.encode() + stream_log.to_bytes(state)
 
 
 def _purpose(version: int, stream: str = _STREAM) -> str:
-    return f"{sealing.NAME} {REDUCER} never-signed {version} {stream}"
+    return f"{stream_log.NAME} {REDUCER} never-signed {version} {stream}"
 
 
 def _kept(place: Place, name: str, version: int, content: bytes) -> None:
-    row = (_STREAM, f"{sealing.NAME} {name}", REDUCER, version, content)
+    row = (_STREAM, f"{stream_log.NAME} {name}", REDUCER, version, content)
     with raw.connected(place.path) as database:
         database.execute("DELETE FROM folds")
         database.execute("INSERT INTO folds VALUES (?, ?, ?, ?, ?)", row)

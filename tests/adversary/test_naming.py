@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lifecycle.words.values import is_below, is_id, is_report
+from service.root.disk import OutsideRoot, below
 from service.root.root import Config, config_text
-from service.root.safe_open import OutsideRoot, below
 
 NAMES = st.lists(st.sampled_from(["..", ".", "", "a", ".x", "b.md", "\n", "\0", "é", "~"]))
 SPELT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -146,7 +146,7 @@ def test_a_signature_alone_that_somebody_wrote_into_the_log_counts_for_nothing(
     place = begun(tmp_path, "init", "--consent", "signature", "--signers", str(keys.signers))
     statement = place.call("amend", "show", "plan", "--statement").out
     signed = sign(statement, keys.allowed, tmp_path).read_text()
-    from eventstore.codec import digest
+    from eventstore.chain import digest
 
     known = json.loads(statement)
     proof = {"policy": "signature", "form": known["form"], "signer": "pi@example.org"}

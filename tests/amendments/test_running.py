@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.host import processes
-from reconciler.host.locks import is_held
+from reconciler.host.program import is_held
 from tests.amendments.support import Place, make
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ SHORTER = ("--stage", "stage-1", "--set", "parameters.seconds=0", "--reason", "t
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Make a workflow whose job takes minutes, without tmux."""
-    monkeypatch.setattr("reconciler.host.tmux.is_installed", lambda *_: False)
+    monkeypatch.setattr("reconciler.host.processes.is_installed", lambda *_: False)
     return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
 
 

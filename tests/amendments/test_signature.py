@@ -226,7 +226,7 @@ def test_an_approval_is_refused_on_a_log_that_was_put_in_anothers_place(
 def test_a_forged_fold_is_not_believed(signed: Place) -> None:
     """A kept copy of the state is a row like others: under signature the events alone count."""
     from lifecycle.fold.evolve import REDUCER
-    from service.reading import sealing
+    from service.reading import stream_log
 
     before = signed.definition()
     forged = folded(signed)
@@ -238,10 +238,10 @@ def test_a_forged_fold_is_not_believed(signed: Place) -> None:
             "INSERT INTO folds VALUES (?, ?, ?, ?, ?)",
             (
                 "workflow-melt-2026-03-31",
-                sealing.NAME,
+                stream_log.NAME,
                 REDUCER,
                 forged.head,
-                sealing.to_bytes(forged),
+                stream_log.to_bytes(forged),
             ),
         )
     signed.done("note", "on we go")

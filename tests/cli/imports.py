@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from cli.program.shortcuts import LOADER
+from cli.program.tree import LOADER
 from tests.cli.support import HERE, Place, call, write_plan
 
 ON_FILE = Path(__file__).parent / "imports.json"
@@ -31,7 +31,7 @@ READS: dict[str, list[str]] = {
     "why": ["why", "stage-2"],
     "rehydrate": ["rehydrate"],
 }
-#: Each with the models that it builds; a flat command (`lifecycle.rules.flat`) needs none.
+#: Each with the models that it builds; a flat command (`lifecycle.payload.shape`) needs none.
 WRITES: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", "hi"], []),
     "append": (["append", "note.logged", "--data", '{"text": "hi"}'], []),

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from cli.program.app import build
 from cli.program.commands import COMMANDS, HIDDEN
 from cli.program.completion import candidates
 from cli.program.helping import TOPICS, _commands
-from cli.program.tree import top
+from cli.program.tree import build, top
 from cli.settings import Settings
 from lifecycle.plan.fields import READ, WORDS_OF_STAGE, WORDS_OF_WORKFLOW
 from tests.cli.manual_page import ON_FILE, page

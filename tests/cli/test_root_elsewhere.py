@@ -12,7 +12,7 @@ import pytest
 from reconciler.host.processes import host
 from service.errors import RootElsewhere
 from service.root.root import Root
-from service.writing.report import check_place, identity, is_same
+from service.writing.workflow_service import check_place, identity, is_same
 from tests.cli.support import Place, attempt_data, tree
 
 WRITES = {

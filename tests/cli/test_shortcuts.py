@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.exceptions import TyperException
 
-from cli.program import shortcuts
-from cli.program.shortcuts import LOADER, search_no_plugins
-from cli.program.tree import PlainCommand
+from cli.program import tree
+from cli.program.tree import LOADER, PlainCommand, search_no_plugins
 from tests.cli.support import HERE
 
 
@@ -86,7 +85,7 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
     import typer._coercion
 
     monkeypatch.delattr(typer._coercion, "RuntimeParam")
-    spec = importlib.util.spec_from_file_location("another", shortcuts.__file__)
+    spec = importlib.util.spec_from_file_location("another", tree.__file__)
     assert spec is not None
     assert spec.loader is not None
     another = importlib.util.module_from_spec(spec)
@@ -99,7 +98,7 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
 def test_a_parameter_of_another_make_is_left_as_it_is() -> None:
     """Whatever a later typer calls its parts."""
     other = object()
-    assert shortcuts.taken_as_typed([other]) == [other]
+    assert tree.taken_as_typed([other]) == [other]
 
 
 def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +112,7 @@ def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.Mo
 _BUILT = """
 import sys
 from cli.main import _command
-from cli.program.shortcuts import LOADER
+from cli.program.tree import LOADER
 program = _command(False).__self__
 command = program.commands["show"]
 context = command.make_context("show", ["stage-1"])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cli.main import run
-from cli.program.app import build
 from cli.program.helping import _commands
 from cli.program.meant import MEANT
+from cli.program.tree import build
 from tests.cli.support import call
 
 STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from reconciler.verdict import taken_over
-from reconciler.verdict.names import Name
-from reconciler.verdict.table import TABLE
+from reconciler.verdict import diagnosis
+from reconciler.verdict.table import TABLE, Name
 from tests.cli.support import HERE
 from tests.crash import table
 from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
@@ -72,7 +71,7 @@ def test_every_verdict_is_explained() -> None:
 
 def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
     """With its row, and no other is."""
-    given = {(str(row), name) for (row, name, _), _, _ in taken_over.TABLE}
+    given = {(str(row), name) for (row, name, _), _, _ in diagnosis.TABLE}
     explained = PAGE.partition("## An attempt that was imported")[2].partition("## A log")[0]
     assert set(re.findall(r"\| (\d+) \| `([A-Z_]+)` \|", explained)) == given
 

@@ -14,7 +14,8 @@ import pytest
 
 from service.files import drift
 from service.files import workflow_files as files
-from service.root import disk, sync
+from service.root import disk
+from service.root import root as root_module
 from tests.cli.support import Place, call, write_plan
 from tests.drift.faults import Killed
 from tests.drift.support import (
@@ -308,17 +309,17 @@ def test_an_append_hashes_the_newest_part_of_a_long_log_alone(
     append_log(place, b"x" * 5_000_000 + b"\n")
     place.done("note", "taken in")
     hashed: list[int] = []
-    real = sync.digest
+    real = root_module.digest
 
     def counting(content: bytes) -> str:
         hashed.append(len(content))
         return real(content)
 
-    monkeypatch.setattr(sync, "digest", counting)
+    monkeypatch.setattr(root_module, "digest", counting)
     monkeypatch.setattr(drift, "digest", counting)
     place.done("note", "one")
     place.done("note", "two")
-    assert sum(hashed) < 4 * sync.NEWER_PART
+    assert sum(hashed) < 4 * root_module.NEWER_PART
 
 
 def test_an_old_byte_that_was_changed_unseen_is_found_by_status(place: Place) -> None:

@@ -9,7 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from eventstore.sqlite import writer
+from eventstore.sqlite import connection
 from eventstore.store import Claim, Expected
 from migrations.upgrade import upgrade
 from tests.eventstore.support import note, sqlite_store
@@ -17,7 +17,7 @@ from tests.eventstore.support import note, sqlite_store
 
 def main(folder: Path, journal: str, synchronous: str) -> None:
     """Six sessions of six appends, the log folded into the file on the way."""
-    writer._LONG_LOG = 60_000
+    connection._LONG_LOG = 60_000
     screen = os.open(folder / "screen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     upgrade(folder / "events.db")
     for session in range(6):

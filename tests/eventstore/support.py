@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, NewEvent, instants
 from eventstore.memory import MemoryStore
 from eventstore.private import is_server

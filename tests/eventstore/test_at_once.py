@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.postgres.append import take_turn
+from eventstore.postgres.store import take_turn
 from eventstore.private import conninfo
 from eventstore.store import Claim, EventStore, Expected
 from tests.eventstore.support import claim, note, notes, opened

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.codec import Schema, canonical
+from eventstore.chain import Schema, canonical
 from eventstore.errors import (
     DamagedEvent,
     InvalidData,

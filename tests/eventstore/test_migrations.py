@@ -15,7 +15,7 @@ from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
 from eventstore.event import HEAD
 from eventstore.intake import unpacked
 from eventstore.memory import MemoryStore
-from eventstore.sqlite.writer import SqliteStatements
+from eventstore.sqlite.connection import SqliteStatements
 from eventstore.store import Cargo, Claim, EventStore, Expected
 from eventstore.tables import metadata
 from migrations.upgrade import SCRIPTS, current, upgrade

@@ -98,7 +98,7 @@ class TestOpening:
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """On such a file system two writers would break the chain."""
-        monkeypatch.setattr("eventstore.sqlite.writer.locks_exclude", lambda _: False)
+        monkeypatch.setattr("eventstore.sqlite.connection.locks_exclude", lambda _: False)
         with pytest.raises(LocksUnreliable):
             sqlite_store(database, filesystem=lambda _: "nfs")
 

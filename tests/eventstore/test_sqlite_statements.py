@@ -2,8 +2,8 @@
 
 import pytest
 
-from eventstore.sqlite.writer import ROW
-from eventstore.statements import CLAIMED, EVENT, FOLD, REFUSAL
+from eventstore.sql import CLAIMED, EVENT, FOLD, REFUSAL
+from eventstore.sqlite.connection import ROW
 from eventstore.tables import metadata
 
 

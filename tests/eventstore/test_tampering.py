@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.chain import Link
-from eventstore.codec import Schema
+from eventstore.chain import Link, Schema
 from eventstore.errors import EventStoreError
 from eventstore.store import Claim
 from eventstore.verification import Finding

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.event import instants
 from eventstore.sqlite.store import open_store
 from lifecycle.payload import models as p

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.codec import Schema
+from eventstore.chain import Schema
 from eventstore.event import Actor, NewEvent, instants
 from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, EventStore, Expected

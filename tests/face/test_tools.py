@@ -15,7 +15,7 @@ from agents.lines import call_of, line_of
 from agents.server import described
 from agents.tools import TOOLS, Route, Tool
 from cli.frame.options import hoist
-from cli.program.app import build
+from cli.program.tree import build
 from service.machines.completing import SHIPPED, shipped
 
 ROUTES = [

@@ -18,7 +18,7 @@ from lifecycle.event import Fact
 from lifecycle.fold.evolve import REDUCER, evolve
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.state.workflow import Workflow
-from service.reading.sealing import to_bytes
+from service.reading.stream_log import to_bytes
 from tests.golden.events_on_file import OnFile, examples
 
 PATH = Path(__file__).parent / "fold.json"

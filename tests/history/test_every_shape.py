@@ -26,7 +26,7 @@ from service.questions.causes import causes_of
 from service.root.disk import utc_text
 from service.sql import tables as questions
 from service.sql.tables import HistoryTables, inquiry
-from service.writing.report import report
+from service.writing.workflow_service import report
 from tests.history.chronicle import ADA, AGENT, AGREE, STREAM, Chronicle, Deed
 from tests.history.shapes import shaped_like
 from tests.history.story import EDIT, PLAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lifecycle.words.cause import cause_of, in_one_line
+from lifecycle.words.values import cause_of, in_one_line
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
 CASES = {

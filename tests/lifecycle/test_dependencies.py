@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lifecycle.state.dependencies import downstream, find_cycle
+from lifecycle.state.conditions import downstream, find_cycle
 
 
 @st.composite

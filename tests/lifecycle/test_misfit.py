@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from lifecycle.machines.definition import Definition
 from lifecycle.plan.document import Plan
-from lifecycle.words.cause import misfit, problem
+from lifecycle.words.values import misfit, problem
 from tests.golden.events_on_file import EVERY
 
 MODELS: list[type[BaseModel]] = [*EVERY.values(), Plan, Definition]

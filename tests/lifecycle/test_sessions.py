@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
+from lifecycle.payload.shape import payload_of
 from lifecycle.rules.decide import after, decide
-from lifecycle.rules.flat import payload_of
-from lifecycle.state.budget import affords, budget_of, charges, class_of, estimate, weight_of
-from lifecycle.state.hindrance import hindrances, is_stuck
+from lifecycle.state.conditions import (
+    affords,
+    budget_of,
+    charges,
+    class_of,
+    estimate,
+    hindrances,
+    is_stuck,
+    weight_of,
+)
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow, numbered
 from tests.lifecycle import support as s

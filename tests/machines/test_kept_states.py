@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lifecycle.machines.evolve import REDUCER
-from service.reading.sealing import Seal, own_seal
+from service.reading.stream_log import Seal, own_seal
 from tests.adversary import raw
 from tests.machines.place import MachinePlace
 

@@ -16,9 +16,8 @@ from lifecycle.payload.models import Check, Payload
 from lifecycle.rules.decide import decide
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import next_actions
-from projections.screens.starting import Surroundings
-from projections.words.next_action import NextAction
+from projections.screens.next_actions import Surroundings, next_actions
+from projections.words.text import NextAction
 from tests.history.chronicle import CHRONICLES, Chronicle
 from tests.projections.story import attempt
 from tests.projections.support import folded

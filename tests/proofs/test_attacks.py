@@ -8,8 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from eventstore.chain import ZERO
-from eventstore.codec import digest
+from eventstore.chain import ZERO, digest
 from eventstore.memory import MemoryStore
 from eventstore.store import Cargo, Raw
 from service.proofs.checkpoint import (

@@ -12,7 +12,7 @@ from tests.quick.faults import planted
 from tests.quick.reach import modules_of, nearest, shared_names, steps_from
 
 IMPORTERS = {
-    "service.root.sync": {"service.files.workflow_files", "tests.service.support"},
+    "service.root.root": {"service.files.workflow_files", "tests.service.support"},
     "service.files.workflow_files": {"cli.note"},
     "cli.note": {"tests.cli.test_note"},
     "tests.service.support": {"tests.service.test_sync", "tests.service.test_all"},
@@ -34,7 +34,7 @@ class Imports:
 
 def test_the_nearest_tests_are_the_first() -> None:
     """By the imports on the way, and by name."""
-    steps = steps_from({"service.root.sync"}, Imports())
+    steps = steps_from({"service.root.root"}, Imports())
     assert nearest(steps) == [
         "tests/service/test_all.py",
         "tests/service/test_sync.py",
@@ -55,8 +55,8 @@ def test_a_test_of_the_same_name_is_near_without_an_import() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("service/root/sync.py", {"service.root.sync"}),
-        ("service/root/query.sql", {"service.root.sync"}),
+        ("service/root/root.py", {"service.root.root"}),
+        ("service/root/query.sql", {"service.root.root"}),
         ("docs/cli.md", set()),
         ("Makefile", set()),
         ("service/gone.py", set()),

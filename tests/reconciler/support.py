@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.markers import Marker, ObservedJob, SeenMarker
 from reconciler.attempt.paths import AttemptPaths
+from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.evidence.collect import Evidence, OutputEvidence, Presence, collect
 from reconciler.host import processes
-from reconciler.port import Mode
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from reconciler.verdict.table import Verdict, verdict

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.observed import ObservedAttempt
+from reconciler.attempt.markers import ObservedAttempt
 from reconciler.far import ask
 from reconciler.far.answer import read
-from reconciler.host.locks import is_held
-from reconciler.host.program import Listed
+from reconciler.host.program import Listed, is_held
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
 HASH, JOB = "c" * 40, "a" * 40

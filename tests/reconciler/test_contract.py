@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt import contract
-from reconciler.attempt.contract import OfJob, ScriptEnd
-from reconciler.attempt.paths import AttemptPaths
+from reconciler.attempt import paths
+from reconciler.attempt.paths import AttemptPaths, OfJob, ScriptEnd
 
-RECONCILER = Path(contract.__file__).parents[1]
+RECONCILER = Path(paths.__file__).parents[1]
 SCRIPTS = [
     *sorted(RECONCILER.rglob("*.sh")),
     RECONCILER / "dpdispatcher" / "wrapper.py",
@@ -23,7 +22,7 @@ RECORDS = r'(?:\$wfctl_job|\$base|job-\*|\$\{job%\.started\}|"\$job")"?\.([a-z]+
 #: What DPDispatcher and mktemp give names to.
 OTHERS = frozenset({"sub"})
 _PATHS = AttemptPaths(Path("/"), "w", "s", "att-0001")
-NAMES = {value for name, value in vars(contract).items() if name.isupper()} | {
+NAMES = {value for name, value in vars(paths).items() if name.isupper()} | {
     getattr(_PATHS, name).name
     for name, found in vars(AttemptPaths).items()
     if isinstance(found, cached_property)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.markers import clear_stale
+from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.errors import (
     LaunchFailed,
@@ -18,8 +19,7 @@ from reconciler.errors import (
     RejectedSubmission,
 )
 from reconciler.evidence.collect import collect
-from reconciler.host import processes, tmux
-from reconciler.port import Mode
+from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from reconciler.verdict.diagnosis import diagnose
@@ -123,10 +123,10 @@ def test_a_session_carries_workflow_and_stage(stage: Stage) -> None:
     attempt = stage.prepare(LONG)
     launched = stage.runner().launch(attempt, Mode.TMUX)
     assert launched.session == "dpdisp_stage-1_wf"
-    assert tmux.is_live("dpdisp_stage-1_wf", stage.environ)
+    assert processes.is_live("dpdisp_stage-1_wf", stage.environ)
     let_go(attempt)
     assert stage.runner().wait(attempt, 60)
-    until(lambda: not tmux.is_live("dpdisp_stage-1_wf", stage.environ))
+    until(lambda: not processes.is_live("dpdisp_stage-1_wf", stage.environ))
 
 
 def test_waiting_ends_after_its_time(stage: Stage) -> None:

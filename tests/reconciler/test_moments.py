@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 from reconciler.attempt.paths import AttemptPaths
+from reconciler.context import Mode
 from reconciler.errors import AlreadyMonitored
-from reconciler.port import Mode
 from reconciler.verdict.table import Action, Verdict
 from tests.reconciler.support import SHORT, Stage, judged, kill_monitor
 

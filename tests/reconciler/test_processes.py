@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.host import processes, tmux
-from reconciler.host.locks import is_held
+from reconciler.host import processes
+from reconciler.host.program import is_held
 from tests.reconciler.support import Stage, until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -111,10 +111,10 @@ def test_a_lock_that_cannot_be_looked_at_is_unknown(tmp_path: Path) -> None:
 
 def test_a_session_is_matched_by_its_whole_name(stage: Stage) -> None:
     """A session whose name merely begins alike is another one."""
-    refused = tmux.start("dpdisp_stage-10", stage.root, ["sleep", "600"], stage.environ)
+    refused = processes.start("dpdisp_stage-10", stage.root, ["sleep", "600"], stage.environ)
     assert refused is None
-    assert tmux.is_live("dpdisp_stage-10", stage.environ) is True
-    assert tmux.is_live("dpdisp_stage-1", stage.environ) is False
+    assert processes.is_live("dpdisp_stage-10", stage.environ) is True
+    assert processes.is_live("dpdisp_stage-1", stage.environ) is False
 
 
 def test_a_server_that_ends_while_it_is_asked_is_asked_again(stage: Stage, tmp_path: Path) -> None:
@@ -128,17 +128,17 @@ def test_a_server_that_ends_while_it_is_asked_is_asked_again(stage: Stage, tmp_p
     )
     (folder / "tmux").chmod(0o755)
     environ = {**stage.environ, "PATH": f"{folder}:{stage.environ['PATH']}"}
-    assert tmux.start("one", stage.root, ["sleep", "600"], environ) is None
+    assert processes.start("one", stage.root, ["sleep", "600"], environ) is None
     assert mark.exists()
-    assert tmux.is_live("one", environ) is True
+    assert processes.is_live("one", environ) is True
 
 
 def test_a_second_session_of_a_name_is_refused(stage: Stage) -> None:
     """tmux says why it does not start a session twice."""
-    tmux.start("one", stage.root, ["sleep", "600"], stage.environ)
-    assert "duplicate" in str(tmux.start("one", stage.root, ["sleep", "600"], stage.environ))
+    processes.start("one", stage.root, ["sleep", "600"], stage.environ)
+    assert "duplicate" in str(processes.start("one", stage.root, ["sleep", "600"], stage.environ))
 
 
 def test_without_tmux_a_session_is_unknown(stage: Stage, tmp_path: Path) -> None:
     """No tmux is no answer to whether a session lives."""
-    assert tmux.is_live("one", {**os.environ, "PATH": str(tmp_path)}) is None
+    assert processes.is_live("one", {**os.environ, "PATH": str(tmp_path)}) is None

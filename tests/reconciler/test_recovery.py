@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.markers import SeenMarker
+from reconciler.context import Mode
 from reconciler.errors import (
     AlreadyMonitored,
     LaunchFailed,
 )
 from reconciler.evidence.collect import collect
 from reconciler.host.processes import start_ticks
-from reconciler.port import Mode
 from reconciler.verdict.table import Action
 from tests.need import need_programs
 from tests.reconciler.support import (

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from reconciler.attempt.contract import Watched
-from reconciler.attempt.paths import AttemptPaths
+from reconciler.attempt.paths import AttemptPaths, Watched
+from reconciler.context import LaunchResult, Mode
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.far import ask
 from reconciler.host.program import UNHEARD
-from reconciler.port import LaunchResult, Mode
 
 _SUBMITTER = Path(__file__).with_name("submitter.py")
 

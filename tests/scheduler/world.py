@@ -24,9 +24,8 @@ from reconciler.verdict.table import verdict
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
 from service.writing.initialise import initialise, root_at
-from service.writing.report import identity
 from service.writing.stream_writer import WriteOptions
-from service.writing.workflow_service import Service
+from service.writing.workflow_service import Service, identity
 from tests.cli.support import agree
 from tests.crash.support import until
 from tests.scheduler.cluster import Cluster

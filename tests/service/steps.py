@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from eventstore.sqlite.connection import Writer
 from eventstore.sqlite.store import SqliteStore
-from eventstore.sqlite.writer import Writer
 
 #: Each look at the log or at a file, and each change to one, begins with a call of one of these.
 _CALLS: tuple[tuple[object, str], ...] = (

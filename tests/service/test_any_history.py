@@ -18,7 +18,7 @@ from lifecycle.plan.document import create
 from lifecycle.rules.decide import consequences, decide
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
-from service.reading import sealing
+from service.reading import stream_log
 from tests.golden.events_on_file import EVERY, examples
 from tests.projections.story import attempt
 from tests.projections.support import Recorded
@@ -133,13 +133,13 @@ class History:
 
         Nothing that is due is left for the next command to record.
         """
-        before = sealing.to_bytes(self.state) if self.state is not None else None
+        before = stream_log.to_bytes(self.state) if self.state is not None else None
         try:
             decision = decide(self.state, command, self.now())
         except LifecycleError:
             self.refused += 1
             decision = []
-        assert before is None or sealing.to_bytes(the(self.state)) == before
+        assert before is None or stream_log.to_bytes(the(self.state)) == before
         for payload in decision:
             self.record(payload)
         assert not consequences(the(self.state), self.now())
@@ -181,7 +181,7 @@ def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) 
     half = len(history.events) // 2
     if half:
         first = the(evolve(None, history.events[:half]))
-        kept = sealing.from_bytes(sealing.to_bytes(first))
+        kept = stream_log.from_bytes(stream_log.to_bytes(first))
         assert kept == first
         assert the(evolve(kept, history.events[half:])) == whole
 
@@ -191,7 +191,7 @@ def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) 
 def test_every_state_can_be_shown(history: History) -> None:
     """The document renders, and the same state always to the same bytes."""
     state = the(history.state)
-    kept = sealing.from_bytes(sealing.to_bytes(state))
+    kept = stream_log.from_bytes(stream_log.to_bytes(state))
     assert state_document.render(kept) == state_document.render(state)
 
 

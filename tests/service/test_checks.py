@@ -106,9 +106,9 @@ def test_a_check_waits_for_the_files_of_what_was_just_appended(
 ) -> None:
     """Given a writer between commit and files, when it writes them, then nothing was wrong."""
     record_only(place, "just appended")
-    monkeypatch.setattr("service.root.sync.system_clock", lambda: CRASHED_AT)
+    monkeypatch.setattr("service.root.root.system_clock", lambda: CRASHED_AT)
     with writer(place, "note", "and shown") as write:
-        monkeypatch.setattr("service.root.sync.time.sleep", lambda _: write())
+        monkeypatch.setattr("service.root.root.time.sleep", lambda _: write())
         answer = place.json(*CHECKS[name])
     assert answer.code == 0
     assert name != "status" or answer.data["files"] == []
@@ -122,8 +122,8 @@ def test_files_that_nobody_wrote_for_long_are_not_waited_for(
     pauses: list[float] = []
     record_only(place, "appended long ago")
     later = CRASHED_AT + timedelta(seconds=3)
-    monkeypatch.setattr("service.root.sync.system_clock", lambda: later)
-    monkeypatch.setattr("service.root.sync.time.sleep", pauses.append)
+    monkeypatch.setattr("service.root.root.system_clock", lambda: later)
+    monkeypatch.setattr("service.root.root.time.sleep", pauses.append)
     place.json(*CHECKS[name])
     assert pauses == []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.reading.log import WorkflowLog
-from service.writing.report import report
+from service.writing.workflow_service import report
 from tests.cli.support import Place, attempt_data, write_plan
 from tests.service.steps import before_step
 from tests.service.support import STREAM, record_only, store_of

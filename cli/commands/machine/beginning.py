@@ -35,8 +35,8 @@ from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
 from service.root.disk import system_clock, utc_text
 from service.root.root import Root
-from service.writing.report import identity
 from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import identity
 
 #: A root, and whether it is there already.
 Place = tuple[Root, bool]
@@ -57,7 +57,7 @@ def init(
     consent: Consent = option("How approvals are agreed to.", default=Consent.TERMINAL),
     signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
-    """Begin a machine here, in a root of its own where there is none."""
+    """Begin a machine here, in a root of its own if there is no root yet."""
     settings = settings_of(context)
     if (type_ is None) == (definition is None):
         raise InvalidInput("expected either --type TYPE or --definition FILE")

@@ -29,9 +29,8 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.decide import limit_in_force
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Payload
-from lifecycle.words.cause import problem
 from lifecycle.words.document import layout_of
-from lifecycle.words.values import span
+from lifecycle.words.values import problem, span
 from projections.words.text import spelled
 from service.machines import approval as decisions
 from service.writing.stream_writer import WriteOptions

@@ -20,7 +20,7 @@ from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look, parse
-from lifecycle.state.hindrance import hindrances
+from lifecycle.state.conditions import hindrances
 from lifecycle.state.workflow import Workflow
 from projections.machines.briefing import BOUND, LEAST, briefing, changed_in
 from projections.machines.description import described, listed, mermaid, outlined, page
