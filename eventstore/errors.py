@@ -216,7 +216,7 @@ class StoreDamaged(DatabaseError):
 
 
 class ForeignRule(DatabaseError):
-    """Something in the database acts on each row that is put into the log, and is none of ours."""
+    """A trigger or rule that wfctl did not create acts on each row that is put into the log."""
 
     code = "foreign_rule"
     text = (

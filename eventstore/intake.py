@@ -58,7 +58,7 @@ def all_raw(fetch: Fetch, sql: Statements) -> Iterator[Raw]:
 def all_refusals(fetch: Fetch, sql: Statements, stream: str | None) -> Iterator[Refusal]:
     """Kept refusals, of all streams or of one, in the order they were recorded.
 
-    A row that cannot be one, which somebody wrote past us, is none.
+    A row that cannot be one, which somebody wrote past us, does not count.
     """
     after = 0
     while rows := fetch(sql.refusals, (after, _CHUNK)):
@@ -77,7 +77,7 @@ def refused(row: tuple[Any, ...]) -> Refusal | str:
         datetime.fromisoformat(texts[0])
         "".join(row).encode()
     except UnicodeEncodeError:
-        return "expected texts, found bytes that are none"
+        return "expected texts, found bytes that are not text"
     except ValueError:
         return f"expected a time, found {texts[0]!r:.80}"
     try:

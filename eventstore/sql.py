@@ -55,7 +55,7 @@ class Statements:
     #: stream -> version, position, hash.
     head = f"SELECT version, position, hash {_LAST_OF_STREAM}"
     #: stream -> position and hash of the log's last event, version and hash of the stream's: the
-    #: latter are null where there is none, and an empty log gives no row.
+    #: latter are null if there is no claim, and an empty log gives no row.
     tip = f"""
 SELECT last.position, last.hash, own.version, own.hash
 FROM (SELECT position, hash FROM events ORDER BY position DESC LIMIT 1) AS last
@@ -85,7 +85,7 @@ SELECT {EVENT} FROM events WHERE stream = ? AND version > ? ORDER BY version LIM
 SELECT {FOLD} FROM folds WHERE stream = ? AND reducer = ? AND reducer_version = ?"""
     insert_refusal = _inserted("refusals", REFUSAL)
     #: command id, limit -> every column of the commands after it, and the texts of the first and of
-    #: the last event that it claims, null where there is none.
+    #: the last event that it claims, null if it claims nothing.
     claims = """
 SELECT c.command_id, c.stream, c.digest, c.first_version, c.last_version, first.body, last.body
 FROM commands AS c
@@ -252,7 +252,7 @@ class SqlStore:
 
     @abstractmethod
     def _foreign_rules(self) -> Iterable[str]:
-        """What would act on rows of the log, and is none of ours."""
+        """What would act on rows of the log and was not created by wfctl."""
 
     def _engine_findings(self) -> Iterable[str]:
         """What the engine finds wrong with its own database."""

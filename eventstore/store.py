@@ -223,7 +223,7 @@ class EventStore(Protocol):
         ...
 
     def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
-        """The kept state; None if there is none or another version of the reducer made it."""
+        """The kept state; None if nothing was kept or another version of the reducer made it."""
         ...
 
     def record_refusal(self, refusal: Refusal) -> None:

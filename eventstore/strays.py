@@ -19,7 +19,7 @@ _CHUNK, _LONGEST = 1000, 1000
 
 
 def strays(fetch: Fetch, sql: Statements) -> Iterator[Finding]:
-    """Each row of the commands and of the refusals that is none, and why."""
+    """Each row of the commands and of the refusals that is not valid, and why."""
     for row in _rows(fetch, sql.claims, ""):
         why = _of_claim(row)
         if why is not None:
@@ -54,7 +54,7 @@ def _of_claim(row: Any) -> str | None:
     for version, text in ((begin, first), (end, last)):
         found = _command(text)
         if found is None:
-            return f"it claims version {version}, and there is none"
+            return f"it claims version {version}, which does not exist"
         if found != command:
             return f"it claims version {version}, which is of command {found!r:.80}"
     return None

@@ -161,7 +161,7 @@ class Door:
 
 
 def _kept_key(path: Path) -> bytes:
-    """Return the key kept at a path, made where there is none."""
+    """Return the key kept at a path, creating it if needed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
         found = file.read(64)

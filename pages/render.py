@@ -155,7 +155,7 @@ def _compared(content: bytes, digest: str | None) -> str:
 
 
 def _text(content: bytes) -> str | None:
-    """Return text, None for what is none; a letter that was cut in two is left out."""
+    """Return text; None if it is not text; a letter that was cut in two is left out."""
     if b"\0" in content:
         return None
     text = content.decode("utf-8", "replace")

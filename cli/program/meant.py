@@ -1,4 +1,4 @@
-"""Which commands a word may mean that is none; loaded where somebody gave such a word."""
+"""Which commands an unknown word may mean; loaded if somebody gave such a word."""
 
 from __future__ import annotations
 

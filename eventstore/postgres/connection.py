@@ -266,7 +266,7 @@ Fetch = Callable[[str], list[tuple[Any, ...]]]
 
 
 def foreign_rules(fetch: Fetch) -> Iterator[str]:
-    """What would act on rows of the log, and is none of ours."""
+    """What would act on rows of the log and was not created by wfctl."""
     for kind, table, name, type_, body in fetch(_ASKED):
         if (table, name, type_, " ".join(body.split())) not in _TRIGGERS:
             yield f"the {kind} {name!r:.80} on the table {table}"

@@ -88,7 +88,7 @@ SELECT command_id, stream, first_version, last_version FROM commands WHERE comma
 SELECT {CLAIMED} FROM commands WHERE command_id > ? ORDER BY command_id LIMIT ?"""
     #: stream, command id -> all that an append must know, in one round trip: last position of the
     #: log; version and hash of the stream's head; stream, digest, first and last version of the
-    #: command. Each is null where there is none.
+    #: command. Each is null if it does not exist.
     before = """
 SELECT last.position, own.version, own.hash, c.stream, c.digest, c.first_version, c.last_version
 FROM (SELECT max(position) AS position FROM events) AS last

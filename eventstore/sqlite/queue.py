@@ -219,7 +219,7 @@ _CLAUSE = re.compile(r"ON\s+CONFLICT|^\s*CREATE\s+(?:VIRTUAL|VIEW)", re.IGNORECA
 
 
 def foreign_rules(connection: sqlite3.Connection) -> Iterator[str]:
-    """What would act on rows of the log, and is none of ours."""
+    """What would act on rows of the log and was not created by wfctl."""
     for kind, name, sql in connection.execute(_ASKED):
         if kind == "trigger" and " ".join(str(sql).split()) not in TRIGGERS:
             yield f"the trigger {name!r:.80}"

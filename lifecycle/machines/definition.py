@@ -241,7 +241,7 @@ class Definition(_Part):
         return phase == CANCELLED or self.phases[phase].final
 
     def approval_in(self, phase: str) -> str | None:
-        """Return the approval that is given in a phase, None where there is none."""
+        """Return the approval that is given in a phase; None if the phase has no approval."""
         return next((name for name, one in self.approvals.items() if one.phase == phase), None)
 
     def files_looked_at(self, phase: str) -> set[str]:

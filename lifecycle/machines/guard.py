@@ -346,7 +346,7 @@ class Facts(NamedTuple):
     diverted_by: str | None = None
 
     def value(self, path: str) -> Any:
-        """Return a field's value, its default where there is none."""
+        """Return a field's value, or its default."""
         steps = parse(path)
         found = look(self.document, steps)
         return look(self.defaults, steps) if found is None else found

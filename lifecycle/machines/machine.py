@@ -345,7 +345,7 @@ class Machine:
         return tasks_in(self.document, kept) if kept is not None else []
 
     def task(self, id_: str) -> Document | None:
-        """Return a task, None if there is none of this id."""
+        """Return a task; None for an unknown id."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
 
     def steps_to(self, task: Document) -> Steps:

@@ -34,7 +34,7 @@ class MachineCreated(Payload):
     signers: list[str] = Field(default_factory=list)
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
-    #: Whether the definition is none of those that travel with wfctl.
+    #: Whether the definition is not shipped with wfctl.
     own: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the first phase looks at → its mark as it was then. Decided.
@@ -64,7 +64,7 @@ class MachineImported(Payload):
     signers: list[str] = Field(default_factory=list)
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
-    #: Whether the definition is none of those that travel with wfctl.
+    #: Whether the definition is not shipped with wfctl.
     own: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the phase looks at → its mark as it was then. Decided.

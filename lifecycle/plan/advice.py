@@ -15,7 +15,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep, own_parameters
 from lifecycle.sweeps.points import UnusableMap, points
 
-#: A parameter as a shell asks for it, and what follows: ``:-`` gives a value where there is none.
+#: A parameter as a shell asks for it, and what follows: ``:-`` gives a value if it is unset.
 _ASKED = re.compile(r"\$(?:WFCTL_PARAM_(\w+)|\{WFCTL_PARAM_(\w+)(.?))", re.ASCII)
 #: Ways of a map whose points stand in the plan itself.
 _HERE = ("points", "grid", "zip")

@@ -262,7 +262,7 @@ def _primary(state: Workflow | None, command: Any) -> Decision:
 
 
 def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
-    """Fold events into the draft, which is changed; one is made where there is none."""
+    """Fold events into the draft, which is changed; create the draft if needed."""
     head = draft.head if draft is not None else 0
     for _, folded in steps(draft, facts_of(events, at, head), frozenset({DECIDED})):
         draft = folded

@@ -207,7 +207,7 @@ class Stage:
 
     @property
     def open_attempt(self) -> Attempt | None:
-        """The attempt under way, None where there is none."""
+        """The attempt under way; None if nothing is under way."""
         newest = self.attempt
         return newest if newest is not None and newest.is_open else None
 
@@ -341,7 +341,7 @@ class Workflow:
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def stage(self, id_: str) -> Stage:
-        """Return the stage, raise `UnknownStage` where there is none."""
+        """Return the stage; raises `UnknownStage`."""
         try:
             return self.stages[id_]
         except KeyError:

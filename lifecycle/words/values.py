@@ -203,7 +203,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def span(text: str) -> timedelta | None:
-    """Return a length of time, None for what is none."""
+    """Parse a length of time such as 12h; None if it is not one."""
     found = _SPAN.fullmatch(text.strip())
     return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found is not None else None
 

@@ -39,7 +39,7 @@ def schemas() -> dict[str, Document]:
 
 
 def schema(name: str) -> Document | None:
-    """Return one of them, None where there is none of that name."""
+    """Return one of them; None for an unknown name."""
     if name in VERSIONS:
         body = model_of(name).model_json_schema()
         return _named(name, body.pop("title"), body)

@@ -142,7 +142,7 @@ def document(state: Workflow) -> dict[str, Any]:
 def part(state: Workflow, name: str, default: Any = None) -> Any:
     """Return the entry of a stage, or a field of the workflow, as wfctl itself spells it.
 
-    ``default`` where there is none. Of an import it is not what the document shows, but differs
+    ``default`` if it is missing. Of an import it is not what the document shows, but differs
     wherever that differs, as long as no further version is imported.
     """
     if name in state.stages:

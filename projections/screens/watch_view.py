@@ -135,7 +135,7 @@ def _counts(state: Workflow) -> Text:
 
 
 def _section(title: str, lines: Sequence[Text]) -> list[Text]:
-    """Return lines under a heading, nothing where there are none."""
+    """Return lines under a heading; nothing if there are no lines."""
     return [Text(), Text(title, style="bold"), *lines] if lines else []
 
 

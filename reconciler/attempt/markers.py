@@ -196,7 +196,7 @@ def clear_stale(
 
 
 def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
-    """Move a file out of a new attempt's way, as `clear_stale` does; False where there is none."""
+    """Move a file out of a new attempt's way, as `clear_stale` does; False if there is no file."""
     source = root / path
     if not os.path.lexists(source):
         return False

@@ -56,7 +56,7 @@ class DPDispatcherRunner:
     ) -> None:
         self._program = program
         self._environ = dict(os.environ if environ is None else environ)
-        # Launched by the command of another attempt, a monitor is none of its processes.
+        # Launched by the command of another attempt, a monitor does not belong to its processes.
         self._environ.pop(RUN, None)
 
     def check(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:

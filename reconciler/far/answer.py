@@ -112,7 +112,7 @@ def _jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
     current: dict[str, Any] | None = None
     for kind, name, *values in (line for line in lines if len(line) > 1):
         if kind == "of":
-            # A job that DPDispatcher never came to submit is none yet.
+            # A job that DPDispatcher never came to submit does not exist yet.
             current = jobs.get(name)
         elif kind in ("job_state", "fail_count") and current is not None:
             current[kind.removeprefix("job_")] = int(name)

@@ -47,7 +47,7 @@ def describe(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
 def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
     """Look at attempts whose jobs run on other machines; the answers are by tag.
 
-    ``far.error`` says why there was none; then nothing else means anything.
+    ``far.error`` says why it failed; then nothing else means anything.
     """
     groups: dict[str, list[AttemptPaths]] = {}
     for attempt in attempts:

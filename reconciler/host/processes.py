@@ -17,7 +17,7 @@ from typing import Any
 from eventstore.private import read_regular
 from eventstore.sqlite.queue import is_network, kind_of
 
-#: What is said where there is none.
+#: What tmux says if there is no session.
 MISSING = "tmux is not installed: the monitor runs detached by setsid instead."
 #: What a client says of a server that ended while it was asked.
 _ENDED = ("server exited", "lost server", "no server running", "error connecting")

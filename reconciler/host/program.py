@@ -209,7 +209,7 @@ class Listed:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it waits or runs; a state that is not known to be an end is none."""
+        """Whether it waits or runs; an unknown state counts as not finished."""
         return self.state not in _ENDED | TAKEN | EXCEEDED
 
 

@@ -67,7 +67,7 @@ class WorkflowLoop:
         self._deadline = None if limit is None else time.monotonic() + limit
 
     def drive(self) -> Ended:
-        """Go on step by step until there is none; somebody else's steps are taken as they are."""
+        """Go on step by step until nothing is left; somebody else's steps are taken as they are."""
         state: Workflow | None = None
         while True:
             state = self._now(state)
@@ -126,7 +126,7 @@ class WorkflowLoop:
         return self.jobs.service.state()
 
     def _step(self, state: Workflow) -> Ended | None:
-        """Do the next thing; return how the loop ends where there is none."""
+        """Do the next thing; return how the loop ends if there is nothing to do."""
         flying = [stage for stage in in_flight(state) if not self._is_left(stage)]
         if self._is_over():
             return self._given_up(state, flying)

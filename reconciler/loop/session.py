@@ -36,7 +36,7 @@ _TAIL = 2_000
 
 
 def check(root: Root, session: int) -> dict[str, Any] | None:
-    """Run ``init.sh`` in the root and keep all that it prints; None where there is none.
+    """Run ``init.sh`` in the root and keep all that it prints; None if there is no such file.
 
     Returns its SHA-256, the seconds it took and the file with its output, relative to the root.
     Raises `EnvironmentNotReady` where it does not exit 0.
@@ -178,7 +178,7 @@ def _environment(jobs: Jobs) -> dict[str, Any] | None:
 
 
 def log_tail(root: Path) -> tuple[str, ...]:
-    """Return the last lines of ``progress.log``, empty where there is none."""
+    """Return the last lines of ``progress.log``; empty if there is no file."""
     path = root / "progress.log"
     if not path.exists():
         return ()

@@ -51,7 +51,7 @@ class JobRecord:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None where there is none, or only a half of one."""
+    """Read a JSON object; None if it is missing or incomplete."""
     try:
         found = json.loads(plain.text(path))
     except (ValueError, RecursionError):
@@ -276,7 +276,7 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
 
 
 def end_of(path: Path) -> str:
-    """Return the end of what was written into a file; nothing where there is none."""
+    """Return the end of what was written into a file; nothing if there is no file."""
     return "\n".join(_tail(path)) if path.is_file() else ""
 
 

@@ -281,7 +281,7 @@ def _attempt_machine(
         result["$ref"] = str(source)
     if not place.is_far:
         # A reference is merged shallowly: beside one to a far machine this would replace the
-        # connection settings, but here there are none.
+        # connection settings, which do not exist here.
         result["remote_profile"] = {**given.get("remote_profile", {}), "symlink": False}
     return result
 

@@ -109,7 +109,7 @@ def fits(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
 
 
 def check(names: Sequence[str], conditions: Sequence[str]) -> None:
-    """Raise `UnknownColumn` for a condition on a column that is not there, or that is none.
+    """Raise `UnknownColumn` for a condition on a column that is not there or is not valid.
 
     ``names`` are those of the values and of the named numbers.
     """
@@ -124,7 +124,7 @@ def check(names: Sequence[str], conditions: Sequence[str]) -> None:
 
 
 def _read(text: str, like: Any) -> Any:
-    """Return the text as a value that can be compared with another; None where it is none."""
+    """Return the text as a value that can be compared; None if it has no value."""
     if isinstance(like, bool):
         return {"true": True, "false": False}.get(text.lower())
     if isinstance(like, str):

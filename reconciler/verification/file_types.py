@@ -21,8 +21,8 @@ class FileReading:
     """One file, read from its first byte to its last.
 
     ``kind`` is the type in a word, ``content`` what was found in a phrase. ``problem`` says why it
-    cannot be read as that type, ``not_finite`` where its first NaN or infinity is; None where
-    there is none. ``has_numbers``: numbers were looked at. ``remarks`` are no reason to refuse it.
+    cannot be read as that type, ``not_finite`` where its first NaN or infinity is, or
+    None. ``has_numbers``: numbers were looked at. ``remarks`` are no reason to refuse it.
     """
 
     kind: str

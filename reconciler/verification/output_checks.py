@@ -176,7 +176,7 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _WARNING = re.compile(r"\bwarn(ing)?s?\b", re.IGNORECASE)
-#: What looks like an error and is none: a count of zero, and the words of statistics.
+#: What looks like an error and is not: a count of zero, and the words of statistics.
 _HARMLESS = re.compile(
     r"\b(no|0|zero|without) (errors?|warnings?)\b|\b(errors?|warnings?)\s*[:=]\s*(0|none)\b"
     r"|\b(standard|std|relative|rms|mean|max|absolute|squared?|statistical) errors?\b"

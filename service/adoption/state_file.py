@@ -195,7 +195,7 @@ class TypedTime:
 
 
 def parse_time(text: str, zone: tzinfo | None) -> TypedTime | None:
-    """Return the time that ``text`` is, None where it is none.
+    """Return the time that ``text`` is; None if it is not a time.
 
     ``zone`` holds for a time without offset; None is the local one.
     """
@@ -214,7 +214,7 @@ def parse_time(text: str, zone: tzinfo | None) -> TypedTime | None:
 
 
 def parse_offset(text: str) -> tzinfo | None:
-    """Return the zone of an offset such as ``+02:00`` or ``Z``, None where it is none."""
+    """Return the zone of an offset such as ``+02:00`` or ``Z``; None if it is not an offset."""
     found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", "+00:00" if text == "Z" else text, re.ASCII)
     if found is None or int(found[2]) > 14 or int(found[3]) > 59:
         return None

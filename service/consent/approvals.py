@@ -119,7 +119,7 @@ class Approvals:
     def require_not_swapped(self) -> None:
         """Raise `AnotherLog` if this login pinned another log in the root than the one here.
 
-        A log without events is none yet: what begins one asks nobody.
+        A log without events has no policy yet: its first event asks nobody.
         """
         why = self.pin_objection()
         if why is not None and self.first_hash() is not None:

@@ -15,7 +15,7 @@ from eventstore.private import make_own_folder
 from service.errors import InvalidOption, NotFound, ServiceError
 from service.root.disk import content_of, write_whole
 
-#: What a signature is for; one made for git or for a file is none for wfctl.
+#: What a signature is for; one made for git or for a file does not count for wfctl.
 NAMESPACE = "wfctl"
 #: Looked at before PATH, which whoever starts wfctl has in his hands.
 _PLACES = "/usr/bin:/bin:/usr/local/bin"

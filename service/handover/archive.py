@@ -209,7 +209,7 @@ def workflow_in(source: CopySource, only: str | None = None) -> str | None:
 
 
 def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
-    """Return what a backup holds, to be closed; raises `InvalidOption` for a file that is none.
+    """Return what a backup holds, to be closed; raises `InvalidOption` for any other file.
 
     Raises `NotFound` if there is no file.
     """

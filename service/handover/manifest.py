@@ -210,7 +210,7 @@ class _Chain:
             raise self._wrong(why)
         wrong = unacceptable(text) or self._of_command(event)
         if wrong is not None:
-            raise self._wrong(f"version {self._version} is none that a command records: {wrong}")
+            raise self._wrong(f"version {self._version} is not one that a command records: {wrong}")
         if self._version == 1 and self._stream.name.startswith(MACHINE):
             self._check_machine(event["data"])
         self._previous = found

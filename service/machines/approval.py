@@ -103,7 +103,7 @@ def _shown(value: Any) -> str:
 def question_of(
     service: MachineService, approval: str, choice: str | None, *, withdraws: bool = False
 ) -> ApprovalQuestion:
-    """Return what is asked now; raises where the approval or the choice is none."""
+    """Return what is asked now; raises if the approval or the choice does not exist."""
     state = service.state()
     (check_withdrawal if withdraws else check_approval)(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
@@ -133,7 +133,7 @@ def _chosen(service: MachineService, state: Machine, choice: str | None) -> str 
     named = [path for path in options if choice in (path, PurePath(path).name, PurePath(path).stem)]
     if len(named) != 1:
         raise InvalidInput(
-            f"{choice!r} is none of what can be chosen: {', '.join(options) or 'nothing'}",
+            f"{choice!r} cannot be chosen: expected one of {', '.join(options) or 'nothing'}",
             choice=choice,
             options=options,
         )

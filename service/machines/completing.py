@@ -49,7 +49,7 @@ def shipped(name: str) -> Definition:
 
 
 def is_own(data: Mapping[str, Any]) -> bool:
-    """Whether a definition is none that travels with wfctl; how often its loops may go is free."""
+    """Whether a definition is not shipped with wfctl; how often its loops may go is free."""
     if data.get("id") not in SHIPPED:
         return True
     known, there = trusted(data), shipped(str(data["id"]))

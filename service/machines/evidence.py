@@ -187,7 +187,7 @@ class _Repository(NamedTuple):
 
 
 def _repository_of(folder: Path) -> _Repository | None:
-    """Return the repository that a folder lies in, None where there is none, or no git."""
+    """Return the repository that a folder lies in; None without a repository or git."""
     if _said(folder, "rev-parse", "--show-toplevel") is None:
         return None
     branches = _said(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads") or ""
@@ -213,7 +213,7 @@ def _said(folder: Path, *arguments: str, text: str = "") -> str | None:
 
 
 def _commit_of(folder: Path, id_: str) -> str | None:
-    """Return the whole id of a commit that the repository of a folder has; a name is none."""
+    """Return the whole id of a commit of a folder's repository; a name does not count."""
     if _ID_OF_COMMIT.fullmatch(id_) is None:
         return None
     whole = (_said(folder, "rev-parse", "--verify", "--quiet", f"{id_}^{{commit}}") or "").strip()

@@ -112,7 +112,7 @@ def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterat
 
 
 def _mark(lock: Path) -> Mark | None:
-    """Return what tells this lock from one of another holder, None where there is none."""
+    """Return what tells this lock from one of another holder; None if there is no lock."""
     try:
         return mark_of(lock.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where machines live: a root, made where there is none."""
+"""Where machines live: a root, created if needed."""
 
 from __future__ import annotations
 

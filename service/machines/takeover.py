@@ -118,7 +118,7 @@ class Takeover:
         return self.name(place, status, known.values if known is not None else [], initial)
 
     def time(self, place: str, value: Any) -> str | None:
-        """Return a time as it was written; what is none, or is yet to come, is reported."""
+        """Return a time as it was written; an invalid or future one is reported."""
         if value is not None and not isinstance(value, str):
             self.say("impossible_time", place, value, "expected a time as text")
             return None
@@ -156,7 +156,7 @@ def require_known(takeovers: Sequence[Takeover]) -> None:
     )
     first = listed[0]
     raise InvalidInput(
-        f"nothing was taken over, as these names are none of the definition's:\n{lines}\n"
+        f"nothing was taken over, as the definition does not have these names:\n{lines}\n"
         f"Say what each means (--map {first['found']!s:.40}={first['nearest'] or 'NAME'}), where "
         "the machine is (--at PHASE), or give its own definition (--definition FILE).",
         unknown=listed,
@@ -372,7 +372,7 @@ _STATE = ".state.json"
 def files_of(path: Path) -> list[Path]:
     """Return the files to be read: of a folder those that it holds, with their siblings.
 
-    Raises `NotFound` where there is none.
+    Raises `NotFound` if it does not exist.
     """
     if path.is_dir():
         for name in (_PHASE, f"memory/state/{_PHASE}", _METADATA):

@@ -301,7 +301,7 @@ def _shown(leaf: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
             found["adopted"] = {"approved_by": by, "policy": policy, "reason": data.get("reason")}
         return found
     except (AttributeError, KeyError, TypeError) as error:
-        raise ProofRejected(f"a text is none that wfctl records: {error!r:.120}") from error
+        raise ProofRejected(f"a text is not one that wfctl records: {error!r:.120}") from error
 
 
 def _result(data: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def known_seal() -> Seal | None:
 
 
 def own_seal() -> Seal | None:
-    """Return the login's seal, made now where there is none; None where none can be kept."""
+    """Return this login's seal, creating it if needed; None if it cannot be stored."""
     key = own_secret(key_file())
     return Seal(key) if key is not None else None
 
@@ -454,6 +454,6 @@ class StreamLog(Generic[S]):
 
 
 def newest(store: EventStore, stream: str) -> RecordedEvent | None:
-    """Return the last event of a stream, None where there is none."""
+    """Return the last event of a stream; None if the stream is empty."""
     head = store.head(stream)
     return None if head is None else next(store.read(stream, after=head.version - 1), None)

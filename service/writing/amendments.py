@@ -337,8 +337,8 @@ def check_person(actor: Actor, id_: str) -> None:
     """Raise `NeedsConsent` for an actor that is no person."""
     if actor.kind == "agent":
         raise NeedsConsent(
-            f"{id_} is a person's decision and {actor.kind}:{actor.name} is none: expected a user "
-            "at a terminal, or a signature.",
+            f"{id_} is a person's decision and {actor.kind}:{actor.name} is not a person: expected "
+            "a user at a terminal, or a signature.",
             amendment=id_,
             actor=f"{actor.kind}:{actor.name}",
         )

@@ -116,7 +116,7 @@ def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Plann
 
 
 def claim_state(service: Service, content: bytes) -> None:
-    """Let ``workflow-state.json``, which holds this, be gone on with: it is none of drift."""
+    """Let ``workflow-state.json``, which holds this, be gone on with: it is not drift."""
     entry = Synced(service.log.stream, 0, len(content), digest(content))
     known = replace(read_sync(service.root.sync_file), files={})
     write_sync(service.root.sync_file, known.having(STATE, entry))
@@ -153,7 +153,7 @@ def expect_nothing(stream: str, options: WriteOptions) -> None:
 
 
 def prepare_folder(root: Root) -> None:
-    """Make the folder of a root that is none yet; `configure` makes it one."""
+    """Make the folder of a new root; `configure` makes it one."""
     root.below(MARKER)
     if not root.config_file.exists():
         make_folder(root.folder)

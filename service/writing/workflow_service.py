@@ -172,7 +172,7 @@ def was_here(root: Root, path: str | None, host: str | None) -> bool:
 
 
 def original_of(root: Root) -> str | None:
-    """Return path and host of the root that this one is a copy of; None where it is none."""
+    """Return path and host of the root that this one is a copy of; None if it is not a copy."""
     original = _said(root).get("copy_of")
     return f"{original['path']} on {original['host']}" if original else None
 

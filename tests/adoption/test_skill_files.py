@@ -47,7 +47,7 @@ def test_an_edit_after_the_init_in_place_is_one(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_log_is_imported(tmp_path: Path) -> None:
-    """It is one finding that there is none, and each status is taken as it is."""
+    """It is one finding that the log is missing, and each status is taken as it is."""
     state = skill_file(status="completed", started_at="2026-03-31T10:00:00Z")
     s.write_files(tmp_path / "w", state)
     (tmp_path / "w" / s.LOG).unlink()

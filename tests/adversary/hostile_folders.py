@@ -123,7 +123,7 @@ def _special(place: Path, outside: Path, random: Random) -> None:
 
 
 def _bytes(place: Path, outside: Path, random: Random) -> None:
-    """Others in a file, or a part of them; where there is none, any."""
+    """Others in a file, or a part of them; if nothing is named, any."""
     content = bytearray(place.read_bytes() if place.is_file() else b"")
     if not content or random.random() < 0.4:
         content = bytearray(

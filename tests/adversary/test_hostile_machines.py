@@ -79,7 +79,7 @@ def test_a_long_hostile_log_of_a_machine(tmp_path: Path, seed: int) -> None:
         {"task": "T01", "changes": {"status": ["running"]}},
         {"task": "T01", "changes": {"status": "running", "id": "../x y"}},
     ],
-    ids=["an id that is none", "a status that is none", "another id inside"],
+    ids=["an invalid id", "an unknown status", "another id inside"],
 )
 def test_a_task_that_can_be_none_is_set_aside(tmp_path: Path, change: raw.Body) -> None:
     """Given it as running, then a resumption goes on, and every look at it names the row."""

@@ -147,7 +147,7 @@ def test_an_older_log_names_no_scripts(trusted: Place) -> None:
 
 
 def test_a_script_that_is_gone_is_missing(tmp_path: Path) -> None:
-    """It is no other file: there is none."""
+    """It is no other file: no other exists."""
     place = begun(tmp_path)
     (place.path / "check.sh").unlink()
     assert "check.sh: missing, and there when the workflow began" in told(place)

@@ -30,8 +30,8 @@ ROWS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "a list as stage": ("stage.prepared", {"stage": ["stage-1"]}, {}),
     "no data": ("note.logged", None, {}),
     "data of another type": ("stage.failed", [1, 2], {}),
-    "a time that is none": ("note.logged", {"text": "x"}, {"occurred_at": None}),
-    "a month that is none": (
+    "an invalid time": ("note.logged", {"text": "x"}, {"occurred_at": None}),
+    "an invalid month": (
         "note.logged",
         {"text": "x"},
         {"occurred_at": "2026-13-31T00:00:00.000000Z"},

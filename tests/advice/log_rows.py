@@ -152,7 +152,7 @@ def used_again(folder: Path) -> Answer:
 
 @row("sql_error", 2, "the database says", names="v_events")
 def bad_sql(folder: Path) -> Answer:
-    """Ask in SQL that is none."""
+    """Ask in invalid SQL."""
     return begun(folder).json("audit", "sql", "SELECT nothing FROM nowhere")
 
 
@@ -210,7 +210,7 @@ def copied_twice(folder: Path) -> Answer:
 
 @row("unimportable_state", 1, "cannot be taken over", names="Correct it and import again")
 def bad_state(folder: Path) -> Answer:
-    """Import a state that is none."""
+    """Import an invalid state."""
     (root_in(folder) / "workflow-state.json").write_text("[]")
     return place_in(folder).json("import", str(root_in(folder)))
 

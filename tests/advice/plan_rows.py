@@ -25,7 +25,7 @@ def no_json(folder: Path) -> Answer:
 
 @row("invalid_plan", 1, "cannot become a workflow", names="Correct the plan")
 def no_plan(folder: Path) -> Answer:
-    """Begin with a plan that is none."""
+    """Begin with an invalid plan."""
     (root_in(folder) / "plan.json").write_text("{}")
     return place_in(folder).json("init", str(root_in(folder) / "plan.json"))
 
@@ -62,7 +62,7 @@ def no_amendment(folder: Path) -> Answer:
 
 @row("invalid_amendment", 5, "cannot be proposed", names="words of your own")
 def empty_words(folder: Path) -> Answer:
-    """Propose for a reason that is none."""
+    """Propose for an empty reason."""
     return begun(folder).json(
         "amend", "propose", "--stage", "stage-1", "--type", "stage_rerun", "--reason", "TEXT"
     )

@@ -74,7 +74,7 @@ REFUSED = {
     "a session's own count": ("--set", "session_config.session_count=9"),
     "signature without signers": ("--set", "consent=signature"),
     "a policy there is not": ("--set", "consent=nobody"),
-    "a signer that is none": ("--set", 'signers=["mallory"]'),
+    "an unknown signer": ("--set", 'signers=["mallory"]'),
 }
 
 

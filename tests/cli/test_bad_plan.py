@@ -108,7 +108,7 @@ UNREADABLE: dict[str, tuple[str, str, str, tuple[int, int] | None]] = {
     "a key twice, JSON": ("plan.json", '{"a": 1,\n "a": 2}', "JSON", None),
     "a key twice, YAML": ("plan.yaml", "a: 1\nb: 2\na: 3\n", "YAML", (3, 1)),
     "a key twice, TOML": ("plan.toml", "a = 1\na = 2\n", "TOML", (2, 6)),
-    "a date that is none": ("plan.yaml", "created: 2026-13-45\n", "YAML", None),
+    "an invalid date": ("plan.yaml", "created: 2026-13-45\n", "YAML", None),
     "a list that holds itself": ("plan.yaml", "&a [*a]\n", "YAML", None),
 }
 

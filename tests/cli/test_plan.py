@@ -41,7 +41,7 @@ def test_the_schema_of_a_plan_describes_every_field() -> None:
 
 
 def test_a_slip_in_the_name_of_a_parameter_is_asked_about(tmp_path: Path) -> None:
-    """A command may have parameters of any name, so it is no error; a name far from all is none."""
+    """Parameters may have any name, so it is no error; a name far from all is no mistake."""
     place = Place(tmp_path)
     given = {"comand": "true", "expected_second": 3, "tolerance": 0.1, "T": 2}
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A", "parameters": given}]}

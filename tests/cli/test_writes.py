@@ -211,7 +211,7 @@ BAD_VALUES: dict[str, tuple[list[str], int]] = {
     "an empty note": (["note", ""], 2),
     "an empty error": (["stage", "fail", "stage-1", "--error", ""], 2),
     "a path for a stage": (["stage", "prepare", "../stage-1"], 2),
-    "an attempt that is none": (["stage", "compute", "stage-1", "--attempt", "x"], 2),
+    "an invalid attempt": (["stage", "compute", "stage-1", "--attempt", "x"], 2),
 }
 
 

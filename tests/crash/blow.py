@@ -16,7 +16,7 @@ from tests.crash.pauses import Pauses
 from tests.crash.support import Workflow, until
 from tests.crash.victims import processes
 
-#: The point that holds a moment open; where there is none, the job does.
+#: The point that holds a moment open; if there is no such point, the job does.
 _POINTS = {
     When.BEFORE_UPLOAD: "upload",
     When.SUBMITTED: "record",

@@ -19,7 +19,7 @@ from typing import Any
 from tests import forked
 
 SOURCES = Path(__file__).parents[2]
-#: Its name is none of wfctl's own, which no job is given.
+#: Its name is not one of wfctl's own, which no job is given.
 MARK = "TEST_ROUND_OF_WFCTL"
 #: Seconds after which a command that has not ended hangs, on a machine that does much beside.
 PATIENCE = 200.0

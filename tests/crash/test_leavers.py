@@ -102,7 +102,7 @@ def is_failed(workflow: Workflow) -> bool:
 
 def test_a_monitor_that_was_told_to_stop_is_told_of(workflow: Workflow) -> None:
     """It holds its lock and collects nothing; once it goes on all is well."""
-    # tmux lets what it runs go on at once: this monitor is none of its own.
+    # tmux lets what it runs go on at once: this monitor is not its own.
     refusing = workflow.root.parent / "bin"
     refusing.mkdir()
     (refusing / "tmux").write_text("#!/bin/sh\nexit 1\n")

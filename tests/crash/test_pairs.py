@@ -126,7 +126,7 @@ def ran(workflow: Workflow) -> list[str]:
 
 
 def _tasks(row: Row) -> int:
-    """Return how many tasks the stage has, 0 where it is none of a sweep."""
+    """Return how many tasks the stage has, 0 if it is not a sweep."""
     return 2 if row["work"].startswith(_SWEEP) else 0
 
 

@@ -244,7 +244,7 @@ def test_an_inserted_stage_is_proposed_at_its_place(place: Place) -> None:
 
 @pytest.mark.parametrize(("status", "kind"), [("skipped", "stage_skip"), ("invalidated", None)])
 def test_skipping_by_hand_is_a_proposal(place: Place, status: str, kind: str | None) -> None:
-    """A person's decision; to run again what never ran is none."""
+    """A person's decision; to run again what never ran is not."""
     edit(place, status=status)
     answer = place.json("drift", "adopt")
     assert answer.code == (0 if kind else 5)

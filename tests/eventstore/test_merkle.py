@@ -134,14 +134,14 @@ def test_a_proof_of_consistency_is_that_of_the_text_and_holds(
 
 
 def test_every_tree_begins_with_the_empty_one_and_no_shorter_tree_with_a_longer() -> None:
-    """A proof of nothing is empty; there is none the other way."""
+    """A proof of nothing is empty; the other way has no proof."""
     assert is_consistent(0, EMPTY, 3, b"r" * 32, [])
     assert not is_consistent(0, EMPTY, 3, b"r" * 32, [b"x" * 32])
     assert not is_consistent(4, b"r" * 32, 3, b"r" * 32, [])
 
 
 def test_a_kept_tree_with_too_few_peaks_is_refused() -> None:
-    """Half a record of a tree is none."""
+    """Half a record of a tree is not a record."""
     with pytest.raises(ValueError, match="2 peaks"):
         Frontier(3, [b"x" * 32])
 

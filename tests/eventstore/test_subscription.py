@@ -1,4 +1,4 @@
-"""A reader that follows: every event, in order, soon, and no work while there is none."""
+"""A reader that follows: every event, in order, soon, and no work while there are no events."""
 
 import os
 import subprocess

@@ -63,7 +63,7 @@ def test_moments_and_folders_are_compared(tmp_path: Path) -> None:
 
 
 def test_what_is_no_side_is_told(tmp_path: Path) -> None:
-    """One side is none to compare; an attempt that is not there is named with those that are."""
+    """One side alone cannot be compared; an unknown attempt is named with those that exist."""
     place = made(tmp_path)
     assert place.call("compare", "1").code == 2
     assert place.call("compare", "1", "1").code == 2

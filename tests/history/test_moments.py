@@ -32,7 +32,7 @@ def minute(number: int) -> str:
 
 
 def view(chronicle: Chronicle, moment: Moment) -> bytes:
-    """Return the document as it was seen from a moment, nothing where there was none."""
+    """Return the document as it was seen from a moment; nothing if it did not exist."""
     state = chronicle.log.state(moment)
     return render(state) if state is not None else b""
 

@@ -23,7 +23,7 @@ def acyclic(draw: st.DrawFn) -> dict[str, list[str]]:
 
 @given(acyclic())
 def test_a_graph_that_only_looks_back_has_no_cycle(graph: dict[str, list[str]]) -> None:
-    """Whatever the order of edges, no circle is seen where there is none."""
+    """Whatever the order of edges, no circle is seen in a graph without circles."""
     assert find_cycle(graph) is None
 
 

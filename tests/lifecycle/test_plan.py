@@ -168,7 +168,7 @@ def test_a_workflow_under_way_is_not_a_plan() -> None:
     ],
 )
 def test_what_would_steer_no_session_is_refused(config: dict[str, Any], expected: str) -> None:
-    """Given a budget, a weight or a driver that is none, then it is no usual one unasked."""
+    """Given a budget, a weight or a driver that is not valid, then it is no usual one unasked."""
     (problem,) = broken(session_config=config)
     assert problem.startswith(expected)
 

@@ -130,7 +130,7 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is not None)
     @rule(top=st.sampled_from([*FIELDS, "phase", "_internal", "tasks[3]", "tasks[id=1]"]))
     def update(self, top: str) -> None:
-        """Fields of the protocol, reserved ones, and paths that are none."""
+        """Fields of the protocol, reserved ones, and invalid paths."""
         value: Any = FIELDS.get(top, "done")
         self.carry_out(p.MachineUpdated(changes=[p.Change(path=top, value=value)]))
 

@@ -123,7 +123,7 @@ def test_a_second_machine_of_an_id_is_a_conflict(place: MachinePlace) -> None:
 
 
 def test_a_stale_version_is_a_conflict(place: MachinePlace) -> None:
-    """And the right one is none."""
+    """And the right one is not a mistake."""
     place.init("login")
     data = place.refused(
         "VERSION_CONFLICT", 4, "update", "login", "track=x", "--expected-version", "7"

@@ -139,7 +139,7 @@ def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) 
 
 
 def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: MachinePlace) -> None:
-    """A person says which; the old final design is none."""
+    """A person says which; the old final design does not count."""
     place.write("memory/reports/final_design.json", {"style": "old"})
     place.write("memory/reports/designs/a.json", {"style": "a"})
     taken_over(place, "ARCHITECTURE", [])

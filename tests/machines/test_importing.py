@@ -196,7 +196,7 @@ def test_the_folder_names_the_track(place: MachinePlace) -> None:
 
 
 def test_times_that_cannot_be_are_findings(place: MachinePlace) -> None:
-    """An end before its beginning, one that is yet to come, and one that is none."""
+    """An end before its beginning, one that is yet to come, and one that is not valid."""
     times = {"started_at": "2026-02-01T10:00:00Z", "completed_at": "2026-01-01T10:00:00Z"}
     odd = {"PLAN": {**CHECKPOINT, **times, "last_updated": "2099-01-01T10:00:00Z"}}
     data = imported(place, {**track(checkpoints=odd), "created_at": "last week"})

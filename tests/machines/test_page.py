@@ -25,7 +25,7 @@ def test_the_reference_is_what_the_models_say() -> None:
 
 @pytest.mark.parametrize("model", WORDS, ids=lambda model: model.__name__)
 def test_every_key_has_its_words(model: type) -> None:
-    """And no words are of a key that there is none of."""
+    """And no words are of an unknown key."""
     fields = getattr(model, "model_fields")  # noqa: B009 - a model of pydantic, whatever its type
     assert set(WORDS[model]) == {field.alias or name for name, field in fields.items()}
 

@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         {"transitions": [{"from": "a", "to": "b", "guard": {"not": {"any": [{"present": "y"}]}}}]},
         "y, which is not among the fields",
     ),
-    "a guard on a path that is none": (
+    "a guard on an invalid path": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"present": "x[id=1]"}}]},
         "is no path",
     ),
@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         },
         "c -> a: only where a person agrees does a count begin anew",
     ),
-    "a limit in a field that there is none of": (
+    "a limit in an unknown field": (
         {
             "phases": THREE,
             "transitions": COUNTED,
@@ -114,12 +114,12 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         {"transitions": [{"from": "a", "to": "b"}, {"from": "a", "to": "b"}]},
         "appears 2 times",
     ),
-    "a condition that there is none of": (
+    "an unknown condition": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"python": "True"}}]},
         "transitions.0.guard",
     ),
-    "a field that there is none of": ({"on_enter": "rm -rf"}, "on_enter"),
-    "a shape that there is none of": ({"fields": {"x": "integer"}}, "no shape 'integer'"),
+    "an unknown field": ({"on_enter": "rm -rf"}, "on_enter"),
+    "an unknown shape": ({"fields": {"x": "integer"}}, "no shape 'integer'"),
     "a default that does not fit": (
         {"fields": {"x": "flag"}, "defaults": {"x": "yes"}},
         "x: expected flag",

@@ -91,7 +91,7 @@ def test_the_file_is_json_with_two_spaces_and_a_line_break_at_its_end() -> None:
 
 
 def stored_states() -> list[Any]:
-    """Return the paths of the real states, or one that says why there are none."""
+    """Return the paths of the real states, or one that says why they are missing."""
     found = sorted(HISTORIES.glob("*/*/workflow-state.json"))
     if found:
         return [pytest.param(path, id="/".join(path.parts[-3:-1])) for path in found]

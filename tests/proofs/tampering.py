@@ -221,7 +221,7 @@ def _of_the_form() -> Iterator[tuple[str, Change]]:
 
     yield "form: letters behind the texts", content(lambda c: c + WORD.encode())
     yield (
-        "form: a length that is none",
+        "form: a length that is not valid",
         content(lambda c: c.replace(b'"lengths":[', b'"lengths":[-1,')),
     )
     yield (

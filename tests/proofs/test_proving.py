@@ -174,7 +174,7 @@ def test_a_number_is_proven_by_the_file_that_it_stands_in(tmp_path: Path) -> Non
 def test_what_can_be_proven_is_a_stage_an_output_an_amendment_or_a_version(
     computed: Place, tmp_path: Path
 ) -> None:
-    """Each is checked; what is none is not found."""
+    """Each is checked; an unknown name is not found."""
     file = tmp_path / "none"
     key = computed.done("checkpoint", "--public-key")["public_key"]
     for what, type_ in (

@@ -363,12 +363,12 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
         one("results.changed", stage="a", files=[]),
         "statuses",
     ),
-    "changed results that are none": (
+    "changed results that are not results": (
         DONE,
         one("results.changed", stage="a", files=[{"path": "a/other"}]),
         "verified",
     ),
-    "adopted results that are none": (
+    "adopted results that are not results": (
         DONE,
         one("results.adopted", stage="a", outputs=[{"path": "a/other"}]),
         "verified",

@@ -1,4 +1,4 @@
-"""A log that came about by the rules is a behaviour of the protocol; a made-up one is none."""
+"""A log that came about by the rules is a behaviour of the protocol; a made-up one is not."""
 
 from __future__ import annotations
 

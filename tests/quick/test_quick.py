@@ -43,7 +43,7 @@ def test_the_nearest_tests_are_the_first() -> None:
 
 
 def test_a_test_of_the_same_name_is_near_without_an_import() -> None:
-    """It comes before those that imports lead to far away; without a name in common it is none."""
+    """It comes before those far away by imports; without a name in common it does not count."""
     known = {"tests.machines.test_inspection", "tests.cli.test_note", "tests.history.test_blame"}
     shared = shared_names({"service.machines.inspection"}, known)
     assert nearest({"service.machines.inspection": 0, "tests.cli.test_note": 3}, shared) == [

@@ -21,5 +21,5 @@ def test_a_scalar_is_spelled_as_in_json(value: object, text: str) -> None:
     [{"command": "true"}, {"verify": "true"}, {"a": [1]}, {"a": {"b": 1}}, {"a": None}, {"a-b": 1}],
 )
 def test_what_is_no_scalar_parameter_has_no_variable(parameters: dict[str, object]) -> None:
-    """Given lists, objects, null, a name with a dash or wfctl's own, there is none."""
+    """Given lists, objects, null, a name with a dash or wfctl's own, there is no variable."""
     assert environment(parameters) == {}

@@ -247,7 +247,7 @@ def test_outputs_that_were_taken_and_hold_wait_for_no_check(tmp_path: Path) -> N
     place = workflow(tmp_path, one, stage(2, after=[1]), consent="trust")
     assert place.json("run").code == 6
     change = ("--stage", "stage-1", "--set", "parameters.verify=exit 0")
-    place.done("amend", "propose", *change, "--reason", "it was none")
+    place.done("amend", "propose", *change, "--reason", "it was nothing")
     place.done("amend", "approve", "amend-1")
     judged = place.json("dispatch", "stage-1")
     assert judged.data["events"][-1]["type"] == "stage.readied"

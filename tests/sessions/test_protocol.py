@@ -160,7 +160,7 @@ def test_a_start_at_another_version_is_a_conflict_before_anything_is_done(place:
 
 
 def test_what_there_is_not_is_said_so(place: Place) -> None:
-    """A session of no number, an end without a start, a completion that is none."""
+    """A session of no number, an end without a start, a completion that is not one."""
     assert place.json("session", "show", "1").code == 3
     assert place.json("session", "end", "--reason", "waiting").code == 5
     place.done("session", "start")
