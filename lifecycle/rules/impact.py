@@ -16,7 +16,6 @@ from lifecycle.state.conditions import downstream, is_judged_alone
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
-from lifecycle.sweeps.points import points
 
 #: An attempt was begun, and no result of it counts yet.
 _TRIED = ACTIVE | {Status.FAILED}
@@ -371,6 +370,8 @@ def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iter
     maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
+    from lifecycle.sweeps.points import points  # it loads readers of files, which few commands need
+
     before, after = (tuple(point.key for point in points(one)) for one in maps)
     stage = state.stage(id_)
     # As they were when they were last looked at.

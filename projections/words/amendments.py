@@ -10,7 +10,6 @@ from lifecycle.fold.evolve import KEYED, rewired_fields
 from lifecycle.state.conditions import budget_of, estimate
 from lifecycle.state.workflow import PLAN, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
-from lifecycle.sweeps.points import UnusableMap, points
 from projections.words.text import spelled
 
 #: What `told` shows: so many values, and so many letters of a place or a value.
@@ -148,6 +147,8 @@ def _tasks(stage: Stage) -> int:
     """Return how many points a sweep has; those that a file or another stage names count none."""
     if not is_sweep(stage.parameters):
         return 0
+    from lifecycle.sweeps.points import UnusableMap, points
+
     given = stage.parameters[MAP]
     try:
         return len(points(given)) if {"points", "grid", "zip"} & set(given) else 0

@@ -15,10 +15,8 @@ from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
 from lifecycle.fold.evolve import version_after
 from lifecycle.payload.shape import payload_of
-from lifecycle.rules.amendments import check_fits, definition_of
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.workflow import Amendment, Workflow
-from service.consent import signature
 
 #: The form of the statements that are signed now. The third stopped what was under way for a change
 #: of its verdict too; the second let go on what was under way downstream; the first had the impact
@@ -103,6 +101,8 @@ def _shown_of(
     """Return all that a person is shown, and agrees to: the statement but for the head."""
     plan: dict[str, Any] = {}
     if amendment.is_plan:  # the definition, and who may agree later
+        from lifecycle.rules.amendments import definition_of
+
         later = {"purpose": state.purpose, "signers": state.signers}
         plan = {"plan": {**definition_of(state), **later}}
     return {
@@ -139,6 +139,8 @@ def objection(state: Workflow, approval: RecordedApproval) -> str | None:
     wrong = missing(state, proof)
     if wrong is not None:
         return wrong
+    from lifecycle.rules.amendments import check_fits  # its rules are asked of an approval alone
+
     try:
         payload_of("amendment.approved", data)
         if not amendment.is_plan:
@@ -200,6 +202,8 @@ def by_policy(
     if state.has_new_signers and not proof.get("typed"):
         # A signature of one of them does not say who named them.
         return "no person at a terminal has agreed to the signers"
+    from service.consent import signature  # it runs ssh-keygen
+
     signed, signer = proof.get("signature"), proof.get("signer")
     if not isinstance(signed, str) or not isinstance(signer, str):
         return "it has no signature"
