@@ -227,8 +227,11 @@ class StageInvalidated(StagePayload):
     reason: str | None = None
 
 
-class StageSkipped(StageInvalidated):
+class StageSkipped(StagePayload):
     """A person decided that the stage is not needed."""
+
+    amendment: AmendmentId
+    reason: str | None = None
 
 
 class StageBlocked(StagePayload):
