@@ -24,27 +24,13 @@ Graph = Mapping[str, Sequence[str]]
 
 def find_cycle(graph: Graph) -> list[str] | None:
     """Return one cycle as ``[a, b, …, a]``, or None. Unknown ids are passed over."""
-    done: set[str] = set()
-    for start in graph:
-        cycle = _cycle_from(start, graph, done)
-        if cycle:
-            return cycle
-    return None
+    from graphlib import CycleError, TopologicalSorter
 
-
-def _cycle_from(start: str, graph: Graph, done: set[str]) -> list[str] | None:
-    path: list[str] = []
-    stack: list[tuple[str, bool]] = [(start, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            done.add(path.pop())
-        elif node in path:
-            return [*path[path.index(node) :], node]
-        elif node in graph and node not in done:
-            path.append(node)
-            stack.append((node, True))
-            stack.extend((dep, False) for dep in reversed(graph[node]))
+    known = {id_: [need for need in needs if need in graph] for id_, needs in graph.items()}
+    try:
+        TopologicalSorter(known).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
     return None
 
 
@@ -54,14 +40,7 @@ def downstream(graph: Graph, roots: Iterable[str]) -> set[str]:
     for stage, needs in graph.items():
         for need in needs:
             dependents.setdefault(need, []).append(stage)
-    found: set[str] = set()
-    queue = list(roots)
-    while queue:
-        for stage in dependents.get(queue.pop(), ()):
-            if stage not in found:
-                found.add(stage)
-                queue.append(stage)
-    return found
+    return upstream(dependents, roots)
 
 
 def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
@@ -69,10 +48,9 @@ def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
     found: set[str] = set()
     queue = list(stages)
     while queue:
-        for need in graph.get(queue.pop(), ()):
-            if need not in found:
-                found.add(need)
-                queue.append(need)
+        new = set(graph.get(queue.pop(), ())) - found
+        found |= new
+        queue += new
     return found
 
 
