@@ -82,7 +82,7 @@ def _run(arguments: list[str], environ: Mapping[str, str]) -> subprocess.Complet
 
 
 _PROC = Path("/proc")
-_DELETED = " (deleted)"
+DELETED = " (deleted)"
 #: How often, 5 ms apart, a process is looked at that becomes another program.
 _LOOKS = 20
 
@@ -282,7 +282,7 @@ def _tenant(pid: int) -> Tenant | None:
     ticks = start_ticks(pid)
     if ticks is None:
         return None
-    return Tenant(pid, ticks, folder.removesuffix(_DELETED), folder.endswith(_DELETED))
+    return Tenant(pid, ticks, folder.removesuffix(DELETED), folder.endswith(DELETED))
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def _may_compute(e: Evidence) -> bool:
 
 
 def _computes(e: Evidence) -> bool:
-    """Say whether a computation lives or waits its turn; what a job leaves behind does not count."""
+    """Whether a computation lives or waits its turn; what a job leaves behind does not count."""
     if any(job.lock_held or job.id_alive for job in e.open_jobs):
         return True
     return (bool(e.tenants) or _is_queued(e)) and _may_compute(e)

@@ -122,10 +122,10 @@ def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
     """Return what the logs of the job say, and those among the outputs."""
     own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
     paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
-    found = [(path, scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
+    found = [(path, *scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
     return [
-        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
-        for path, said in found
+        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=counts, findings=first)
+        for path, counts, first in found
     ]
 
 
