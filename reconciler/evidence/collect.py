@@ -306,41 +306,27 @@ def _jobs(
     live: set[str],
 ) -> Iterator[ObservedJob]:
     """Yield what the jobs wrote down themselves, and what DPDispatcher left in the scratch copy."""
-    own = {job.name: job for job in traces.jobs(attempt)}
+    own = {job.name: (job, shell) for job, _, shell in traces.started(attempt)}
     ids = traces.job_ids(attempt, copies)
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
     for name in {*own, *ids, *submitted}:
-        told, (state, fail_count) = own.get(name), states.get(name, (None, None))
+        told, shell = own.get(name, (ObservedJob(name), None))
+        id_, (state, fail_count) = ids.get(name), states.get(name, (None, None))
         flags = (copy / f"{name}_flag_if_job_task_fail" for copy in copies)
         flag = next((place for place in flags if place.exists()), None)
-        shell = told.shell if told is not None else None
-        job = ObservedJob(
-            name,
-            ids.get(name),
-            id_alive=shell.is_alive() if shell is not None else ids.get(name) in live,
-            lock_held=_lock(attempt, name),
+        lock = attempt.of_job(name, OfJob.LOCK)
+        # Where it wrote that it could not take its lock nothing tells whether it holds it.
+        unlocked = lock.with_suffix(OfJob.UNLOCKED).exists()
+        yield replace(
+            told,
+            id=id_,
+            id_alive=shell.is_alive() if shell is not None else id_ in live,
+            lock_held=None if unlocked else is_held(lock),
             tag=any(traces.is_tagged(copy, name) for copy in copies),
             failed_flag=None if flag is None else plain.text(flag).strip() == "1",
             state=state,
             fail_count=fail_count,
         )
-        yield (
-            job
-            if told is None
-            else replace(
-                job,
-                started=True,
-                exit_code=told.exit_code,
-                ended_at=told.ended_at,
-                command_code=told.command_code,
-            )
-        )
-
-
-def _lock(attempt: AttemptPaths, job: str) -> bool | None:
-    """Say whether the job holds its lock; None where it wrote that it could not take one."""
-    lock = attempt.of_job(job, OfJob.LOCK)
-    return None if lock.with_suffix(OfJob.UNLOCKED).exists() else is_held(lock)
 
 
 def with_digests(root: Path, evidence: Evidence) -> Evidence:
@@ -358,8 +344,7 @@ def _digested(root: Path, output: OutputEvidence) -> OutputEvidence:
 
 
 def _watcher(attempt: AttemptPaths) -> Process | None:
-    found = traces.read_json(attempt.monitor_record) or {}
-    match found:
+    match traces.read_json(attempt.monitor_record):
         case {"pid": int(pid), "ticks": int(ticks), "boot_id": str(boot_id)}:
             return Process(pid, ticks, boot_id)
     return None

@@ -151,8 +151,7 @@ def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | No
     jobs = evidence.jobs if evidence is not None else ()
     far = evidence.far if evidence is not None else None
     outputs = [*(("err", text) for text in (far.errors if far else ())), *traces.written(attempt)]
-    logged = ("\n".join(find(attempt)) for find in (traces.log_cause, traces.log_end))
-    monitor = [("dpdispatcher.log", text) for text in logged]
+    monitor = [("dpdispatcher.log", text) for text in traces.logged(attempt)]
     kind = _kind(jobs, outputs, monitor, verdict)
     ends = tuple(map(line_of, jobs))
     heard = [(name, text) for name, text in outputs if text.strip()]
