@@ -336,11 +336,11 @@ def with_digests(root: Path, evidence: Evidence) -> Evidence:
 
 def _digested(root: Path, output: OutputEvidence) -> OutputEvidence:
     try:
-        (found,) = markers.digests(root, [output.path])
+        _, sha256 = markers.digest_below(root / output.path, output.path)
         times = [file.stat().st_mtime_ns for file in (root / output.path).rglob("*")]
     except (OSError, ReconcilerError):
         return output
-    return replace(output, sha256=found.sha256, mtime=max([*times, output.mtime or 0]))
+    return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))
 
 
 def _watcher(attempt: AttemptPaths) -> Process | None:

@@ -36,19 +36,14 @@ def is_held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        return _refused(handle)
-    finally:
-        os.close(handle)
-
-
-def _refused(handle: int) -> bool | None:
-    try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         # A file system that knows no locks answers with an error: that is no answer.
         return None
+    finally:
+        os.close(handle)
     return False
 
 
