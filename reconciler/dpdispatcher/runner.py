@@ -18,6 +18,7 @@ from typing import Any
 from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
+from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import IGNORE, IGNORE_ALL, RUN, AttemptPaths, forwarded
 from reconciler.context import LaunchResult, Mode, SubmissionFacts
 from reconciler.dpdispatcher import wrapper
@@ -252,11 +253,9 @@ def _make_private(attempt: AttemptPaths) -> None:
 
     What an earlier life of the workflow left in the way is kept aside.
     """
-    home = attempt.root / MARKER
-    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
-    make_folder(attempt.folder.parent, home)
-    make_folder(attempt.folder, home)
+    make_folders(attempt)
     write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)
+    home = attempt.root / MARKER
     for folder in (home, attempt.starts.parent, attempt.starts):
         make_folder(folder, home)
     _clear_way(attempt)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -22,7 +23,6 @@ from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
 from reconciler.far import ask
 from reconciler.host import processes
-from reconciler.host import processes as plain
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import Queue, is_held
 from reconciler.records import traces
@@ -184,7 +184,8 @@ def collect(
     at what attempts have in common, to be shared by many calls. Raises `OSError` where the
     attempt's folder cannot be read: that it seems to hold nothing then says nothing.
     """
-    traces.check_listed(attempt)
+    with suppress(FileNotFoundError):
+        os.scandir(attempt.folder).close()
     survey = survey or surveyed([attempt])
     where = survey.machines[attempt.tag]
     record = attempt.launch_record
@@ -193,6 +194,7 @@ def collect(
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
     locked, watcher = is_held(attempt.monitor_lock), _watcher(attempt)
+    alive = None if watcher is None else watcher.is_alive()
     found = _there(attempt, survey) if where.is_far else _here(attempt, where, survey)
     return Evidence(
         observed_at=now,
@@ -205,10 +207,8 @@ def collect(
         boot_now=processes.boot_id(),
         launched_at=launched_at,
         monitor_locked=locked,
-        monitor_alive=None if watcher is None else watcher.is_alive(),
-        monitor_stopped=watcher is not None
-        and watcher.is_alive()
-        and processes.is_stopped(watcher.pid),
+        monitor_alive=alive,
+        monitor_stopped=watcher is not None and alive is True and processes.is_stopped(watcher.pid),
         session=None if locked or watcher else processes.is_live(attempt.session, os.environ),
         jobs=found.jobs,
         tenants=found.tenants,
@@ -323,7 +323,7 @@ def _jobs(
             id_alive=shell.is_alive() if shell is not None else id_ in live,
             lock_held=None if unlocked else is_held(lock),
             tag=any(traces.is_tagged(copy, name) for copy in copies),
-            failed_flag=None if flag is None else plain.text(flag).strip() == "1",
+            failed_flag=None if flag is None else processes.text(flag).strip() == "1",
             state=state,
             fail_count=fail_count,
         )
@@ -335,12 +335,11 @@ def with_digests(root: Path, evidence: Evidence) -> Evidence:
 
 
 def _digested(root: Path, output: OutputEvidence) -> OutputEvidence:
-    try:
+    with suppress(OSError, ReconcilerError):
         _, sha256 = markers.digest_below(root / output.path, output.path)
         times = [file.stat().st_mtime_ns for file in (root / output.path).rglob("*")]
-    except (OSError, ReconcilerError):
-        return output
-    return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))
+        return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))
+    return output
 
 
 def _watcher(attempt: AttemptPaths) -> Process | None:

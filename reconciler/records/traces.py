@@ -52,12 +52,6 @@ def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
 
 
-def check_listed(attempt: AttemptPaths) -> None:
-    """Raise `OSError` where the attempt's folder is there and cannot be listed."""
-    with suppress(FileNotFoundError):
-        os.scandir(attempt.folder).close()
-
-
 def jobs(attempt: AttemptPaths) -> tuple[ObservedJob, ...]:
     """Return what the jobs of the attempt that claimed their start tell of themselves, by name."""
     return tuple(job for job, _, _ in started(attempt))
