@@ -95,17 +95,7 @@ def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
 
     files = FilesInspection(root, log).looked()
     found = deviations(root.path, state)
-    judged = (
-        stage
-        for stage in state.stages.values()
-        if stage.status is Status.POST_PROCESSING and stage.retry_count
-    )
-    verdicts = {}
-    for stage in judged:
-        from reconciler.files.described import other_verdict  # few stages are judged twice
-
-        if (other := other_verdict(root.path, state, stage)) is not None:
-            verdicts[stage.id] = str(other).removeprefix(f"{stage.id}: ")
+    verdicts = dict(_other_verdicts(root.path, state))
     times = _times(root.path, state)
     # Where an imported record alone has them.
     taken = (stage for stage in state.stages.values() if is_taken_over(stage))
@@ -131,6 +121,15 @@ def _times(root: Path, state: Workflow) -> dict[str, float]:
                 if written <= last:
                     found[path] = written
     return found
+
+
+def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
+    for stage in state.stages.values():
+        if stage.status is Status.POST_PROCESSING and stage.retry_count:
+            from reconciler.files.described import other_verdict
+
+            if (found := other_verdict(root, state, stage)) is not None:
+                yield stage.id, str(found).removeprefix(f"{stage.id}: ")
 
 
 def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:

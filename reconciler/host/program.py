@@ -57,26 +57,22 @@ _NAMED = 1 << 32
 def held(path: Path, stage: str, timeout: float) -> Iterator[None]:
     """Hold a stage; raises `RootBusy` where another does for longer than ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
-    with _opened(path) as file:
-        while not _is_taken(file, _place(stage)):
-            if time.monotonic() >= deadline:
-                raise RootBusy(path, timeout)
-            time.sleep(_PAUSE)
-        yield
+    while True:
+        with held_if_free(path, [stage]) as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() >= deadline:
+            raise RootBusy(path, timeout)
+        time.sleep(_PAUSE)
 
 
 @contextmanager
 def held_if_free(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
     """Hold those of the stages that nobody else holds, and yield which they are."""
-    with _opened(path) as file:
-        yield {stage for stage in stages if _is_taken(file, _place(stage))}
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
     file = open_lock(path)
     try:
-        yield file
+        yield {stage for stage in stages if _is_taken(file, _place(stage))}
     finally:
         os.close(file)
 
