@@ -1,52 +1,23 @@
 """The errors of the job side.
 
 ReconcilerError
-├── InvalidSubmission        a submission file that is not JSON, or not an object
-├── UnusableSubmission       a submission that cannot be run as an attempt
-├── InlineSecret             a password or key phrase where everybody reads it
-├── MachineFileMissing       the file that a profile's config_path names is not there
-├── DamagedAttempt           a file of an attempt that is not what it must be
-├── MachineUnreachable       the machine of a job could not be asked
-├── UnusableProfile          a backend profile that no submission can be built from
-├── UnusablePath             a path of a stage that leaves the root or its folder
-├── RejectedSubmission       DPDispatcher's own check refused it
-├── MissingInput             an input is not there
-├── EmptyInput               an input is there and holds nothing
-├── ProgramMissing           a program that the job side runs is not installed
-├── AlreadyMonitored         another monitor watches this stage
-├── AlreadyDriven            another loop drives this workflow
-├── AlreadyAutonomous        another runner serves this workflow
-├── NoRunner                 no runner serves this workflow
-├── RunnerFailed             the runner did not come up, or did not end
-├── AgentMissing             no program of the name that an agent was given by
-├── AgentNotStarted          the agent's program is there, and cannot be run
-├── EnvironmentNotReady      init.sh did not exit 0
-├── LaunchFailed             the monitor ended before it took up its work
-└── UnusableName             a name that no folder of an attempt can have
-
-Of one module each, beside the code that raises them:
-
-ReconcilerError
-└── KeptFolderTaken          no room to keep a stage's folder (files/kept_folders.py)
+├── of a submission     InvalidSubmission, UnusableSubmission, InlineSecret, RejectedSubmission,
+│                       UnusableProfile, UnusablePath, MissingInput, EmptyInput
+├── of an attempt       DamagedAttempt, UnusableName, LaunchFailed, AlreadyMonitored
+├── of its machine      MachineFileMissing, MachineUnreachable, ProgramMissing
+├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
+│                       AgentNotStarted, EnvironmentNotReady
+└── KeptFolderTaken     beside the code that raises it, as those that follow (files/clearing.py)
 
 Refused, by the rules of the job side
-├── NoStageCommand           nothing to launch (files/described.py)
-├── NoDiagnosticRun          a stage whose tasks tell why they failed (control/dispatch.py)
-├── NothingToReuse           no kept outputs of a computation from the same (verification/reuse.py)
-├── ChangedMap               another file of points than was agreed to (sweep/points.py)
-├── UnfitMap                 a map without usable points where it stands (sweep/points.py)
-├── TooMuchBeside            more files beside a command than can be sent (files/unnamed_inputs.py)
-├── ClaimDenied              the evidence says otherwise (control/claims.py)
-├── NotStopped               jobs that were told to end and go on (control/ending_attempts.py)
-└── StrangerAtWork           a job that the log knows nothing of (control/strangers.py)
+├── NoStageCommand, TooMuchBeside (files/described.py), NothingToReuse (verification/reuse.py)
+├── ChangedMap, UnfitMap (sweep/points.py), NoDiagnosticRun (control/dispatch.py)
+└── ClaimDenied, NotStopped (control/stopping.py), StrangerAtWork (control/strangers.py)
 
 NeedsConsent, of the rules
-├── SubmissionDrift          a submission that is not what was agreed to (submission/agreed.py)
-├── SubmissionChanged        a submission that is not the recorded one (submission/agreed.py)
-├── ScriptsChanged           scripts that are not those agreed to (files/pinned.py)
-├── VerdictChanged           a script that passes what another one refused (files/pinned.py)
-├── ChangedResult            a result that is not what was verified (files/freshness.py)
-└── StaleStages              results that rest on what changed since (files/freshness.py)
+├── SubmissionDrift, SubmissionChanged (submission/agreed.py)
+├── ScriptsChanged, VerdictChanged (files/described.py)
+└── ChangedResult, StaleStages (files/freshness.py)
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.
 """

@@ -86,7 +86,11 @@ def of(attempt: AttemptPaths) -> ExecutionHost:
     Raises DamagedAttempt where what is written down cannot be read, and no copy is left.
     """
     known = (_machine(text) for text in genuine.machine_text(attempt))
-    where = next((one for one in known if one is not None), None) or _submitted_to(attempt)
+    where = next((one for one in known if one is not None), None)
+    given = (genuine.submission_of(attempt) or {}).get("machine") if where is None else None
+    if isinstance(given, dict) and "remote_root" in given and "batch_type" in given:
+        # It is as the attempt's submission names it, unless that refers to a file.
+        where = ExecutionHost(*checked(given), str(given["remote_root"]))
     if where is None:
         if os.path.lexists(attempt.machine_record):
             raise DamagedAttempt(attempt.stage, attempt.machine_record, "it names no machine")
@@ -104,15 +108,6 @@ def _machine(text: str) -> ExecutionHost | None:
     except (ValueError, TypeError, RecursionError):
         return None
     return found if all(isinstance(value, str) for value in asdict(found).values()) else None
-
-
-def _submitted_to(attempt: AttemptPaths) -> ExecutionHost | None:
-    """Return the machine as the attempt's submission names it, unless it refers to a file."""
-    given = (genuine.submission_of(attempt) or {}).get("machine")
-    if not isinstance(given, dict) or "remote_root" not in given or "batch_type" not in given:
-        return None
-    batch_type, context_type = checked(given)
-    return ExecutionHost(batch_type, context_type, str(given["remote_root"]))
 
 
 def reference(machine: Mapping[str, Any], folder: Path) -> Path | None:
@@ -176,8 +171,8 @@ def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> 
     kept = None if attempt is None else _kept(attempt)
     if kept is None:
         return own
-    now = {name: value for name, value in own.items() if not _is_lasting(name)}
-    return {**{name: value for name, value in kept.items() if _is_lasting(name)}, **now}
+    lasting = {name: value for name, value in kept.items() if _is_lasting(name)}
+    return lasting | {name: value for name, value in own.items() if not _is_lasting(name)}
 
 
 def keep(attempt: AttemptPaths, environ: Mapping[str, str]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -54,19 +54,6 @@ class Marker:
     tag: str | None = None
     mtime: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """An input as it was at a launch; a folder's digest covers names and contents."""
-
-    path: str
-    sha256: str
-    size: int
-
 
 def read(path: Path, tag: str) -> Marker:
     """Read a marker and say whether it belongs to the attempt of this tag."""
@@ -94,19 +81,16 @@ def exit_code(attempt: AttemptPaths) -> Marker:
     record = read(attempt.exit_code_record, attempt.tag)
     if marker.seen is SeenMarker.NONE:
         return record
-    if not (marker.seen is SeenMarker.UNREADABLE and _is_number(attempt.exit_code_marker)):
+    text = plain.text(attempt.exit_code_marker)
+    is_number = text.count("\n") <= 1 and plain.number(text) is not None
+    if not (marker.seen is SeenMarker.UNREADABLE and is_number):
         return marker
     if record.seen is SeenMarker.OWN and record.code == marker.code:
         return record
     return Marker(SeenMarker.OTHER, marker.code, None, marker.mtime)
 
 
-def _is_number(path: Path) -> bool:
-    text = plain.text(path)
-    return text.count("\n") <= 1 and plain.number(text) is not None
-
-
-def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[Input, ...]:
+def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
     """Return digest and size (bytes) of each input; raises MissingInput, EmptyInput."""
     found = digests(root, inputs)
     empty = [one.path for one in found if one.size == 0]
@@ -115,9 +99,13 @@ def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[Input, ...]:
     return found
 
 
-def digests(root: Path, paths: Sequence[str]) -> tuple[Input, ...]:
-    """Return digest and size (bytes) of files and folders; raises MissingInput."""
-    return tuple(_input(root, path) for path in paths)
+def digests(root: Path, paths: Sequence[str]) -> tuple[p.FileDigest, ...]:
+    """Return digest and size (bytes) of files and folders; raises MissingInput.
+
+    A folder's digest covers names and contents.
+    """
+    found = ((path, *digest_below(root / path, path)) for path in paths)
+    return tuple(p.FileDigest(path=path, size=n, sha256=sha256) for path, n, sha256 in found)
 
 
 def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
@@ -144,40 +132,27 @@ def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
     try:
         if place.is_file() and place.stat().st_size != recorded["size"]:
             return False
-        (found,) = digests(place.parent, [place.name])
+        found = digest_below(place, place.name)
     except (MissingInput, OSError):
         return False
-    return (found.size, found.sha256) == (recorded["size"], recorded["sha256"])
+    return found == (recorded["size"], recorded["sha256"])
 
 
-def _input(root: Path, path: str) -> Input:
+def digest_below(place: Path, path: str) -> tuple[int, str]:
+    """Return size (bytes) and digest of a file or folder; raises MissingInput with its ``path``."""
     digest, size = hashlib.sha256(), 0
-    for name, file in _files(root, path):
-        if name:
-            digest.update(name.encode("utf-8", "surrogateescape") + b"\0")
-        size += _feed(digest, file)
-    return Input(path, digest.hexdigest(), size)
-
-
-def _files(root: Path, path: str) -> Iterator[tuple[str, Path]]:
-    place = root / path
-    if place.is_file():
-        yield "", place
-    elif place.is_dir():
-        for file in sorted(place.rglob("*")):
-            if file.is_file():
-                yield str(file.relative_to(place)), file
-    else:
+    if not (place.is_file() or place.is_dir()):
         raise MissingInput(path)
-
-
-def _feed(digest: hashlib._Hash, file: Path) -> int:
-    size = 0
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-    return size
+    files = [place] if place.is_file() else sorted(place.rglob("*"))
+    for file in (one for one in files if one.is_file()):
+        if file != place:
+            name = str(file.relative_to(place))
+            digest.update(name.encode("utf-8", "surrogateescape") + b"\0")
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+                size += len(block)
+    return size, digest.hexdigest()
 
 
 def clear_stale(

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -328,8 +329,10 @@ def _genuine(attempt: AttemptPaths) -> Iterator[tuple[Path, bytes, dict[str, Any
         content = _read(place)
         if content is None or attempt.sha256 not in ("", hashlib.sha256(content).hexdigest()):
             continue
-        found = _parsed(content)
-        if found is not None:
+        found = None
+        with suppress(ValueError, RecursionError):
+            found = json.loads(content.decode(errors="replace"))
+        if isinstance(found, dict):
             yield place, content, found
 
 
@@ -338,14 +341,6 @@ def _read(path: Path) -> bytes | None:
         return read_regular(path) if path.is_file() else None
     except OSError:
         return None
-
-
-def _parsed(content: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(content.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
@@ -359,14 +354,11 @@ def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
     Raises MissingInput for what is not there: DPDispatcher would find out only when it uploads.
     """
     base = Path(own["machine"]["local_root"]) / str(own.get("work_base", "."))
-    for pattern in dict.fromkeys(_patterns(own)):
+    patterns = [*own.get("forward_common_files", [])]
+    for task in own.get("task_list", []):
+        patterns += (f"{task['task_work_path']}/{path}" for path in task.get("forward_files", []))
+    for pattern in dict.fromkeys(patterns):
         found = sorted(base.glob(pattern)) if has_magic(pattern) else [base / pattern]
         if not found or not found[0].exists():
             raise MissingInput(pattern)
         yield from found
-
-
-def _patterns(own: Mapping[str, Any]) -> Iterator[str]:
-    yield from own.get("forward_common_files", [])
-    for task in own.get("task_list", []):
-        yield from (f"{task['task_work_path']}/{path}" for path in task.get("forward_files", []))

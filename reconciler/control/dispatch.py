@@ -225,7 +225,7 @@ def prepare(
     own = f"{stage.id}/{ATTEMPTS}/"
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
-    known = {**used_by(jobs.root, state, stage, inputs, sent), "recovers": recovers}
+    known = {**used_by(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
     known |= {"diagnostic": diagnostic, "beside": beside(jobs.root, state, stage)}
     if not execution_host.of(attempt).is_far:
         known["environment"] = execution_host.environment_told(attempt)

@@ -9,16 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from eventstore.private import make_folder, open_lock
-from reconciler.attempt import execution_host
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
+from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import IGNORE, IGNORE_ALL, RUN, AttemptPaths, forwarded
 from reconciler.context import LaunchResult, Mode, SubmissionFacts
 from reconciler.dpdispatcher import wrapper
@@ -30,7 +30,6 @@ from reconciler.errors import (
 )
 from reconciler.far import ask
 from reconciler.host import processes, program
-from reconciler.host import processes as plain
 from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
@@ -71,7 +70,7 @@ class DPDispatcherRunner:
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
         digest = genuine.keep(attempt, text, where.to_text())
-        execution_host.keep(attempt, self._environ)
+        machine.keep(attempt, self._environ)
         self._render(replace(attempt, sha256=digest), own)
         return digest
 
@@ -79,7 +78,7 @@ class DPDispatcherRunner:
         """See JobRunner."""
         _clear_way(attempt)
         genuine.put_back(attempt)
-        execution_host.keep(attempt, self._environ)
+        machine.keep(attempt, self._environ)
         self._render(attempt, submission.read(attempt.submission))
         self._record_launch(attempt)
         if is_held(attempt.monitor_lock):
@@ -108,21 +107,18 @@ class DPDispatcherRunner:
         self, attempt: AttemptPaths, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], machine.ExecutionHost, str]:
         """Return the attempt's own submission, the machine it goes to, and the text of its file."""
-        described = self._described(attempt, given.get("machine"))
+        named, described = given.get("machine"), None
+        source = machine.reference(named, attempt.stage_folder) if isinstance(named, dict) else None
+        if source is not None and not source.exists():
+            raise MachineFileMissing(attempt.stage, source)
+        if source is not None and isinstance(named, dict):
+            # That file is read by a process of its own.
+            described = ask.describe(named, attempt)
         own, where = submission.for_attempt(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
         tuple(forwarded(own))
         self._check(attempt, text, submission.uses_ref(own))
         return own, where, text
-
-    def _described(self, attempt: AttemptPaths, given: object) -> dict[str, Any] | None:
-        """Ask what machine a reference leads to; that file is read by a process of its own."""
-        source = machine.reference(given, attempt.stage_folder) if isinstance(given, dict) else None
-        if source is None or not isinstance(given, dict):
-            return None
-        if not source.exists():
-            raise MachineFileMissing(attempt.stage, source)
-        return ask.describe(given, attempt)
 
     def _check(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
         dargs = program.beside(self._find_program(), "dargs")
@@ -149,13 +145,10 @@ class DPDispatcherRunner:
             raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
 
     def _render(self, attempt: AttemptPaths, own: Mapping[str, Any]) -> None:
-        script = wrapper.render(
-            attempt,
-            self._find_program(),
-            machine.of(attempt),
-            submission.uses_ref(own),
+        where, allow_ref = machine.of(attempt), submission.uses_ref(own)
+        wrapper.write(
+            attempt.wrapper, wrapper.render(attempt, self._find_program(), where, allow_ref)
         )
-        wrapper.write(attempt.wrapper, script)
 
     def _record_launch(self, attempt: AttemptPaths) -> None:
         if traces.read_json(attempt.launch_record) is not None:
@@ -174,16 +167,11 @@ class DPDispatcherRunner:
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         if not processes.is_installed(self._environ):
             return self._detached(attempt, processes.MISSING)
-        before = _Before.of(attempt)
-        command = [
-            "bash",
-            "-c",
-            'exec bash "$0" >> "$1" 2>&1',
-            str(attempt.wrapper),
-            str(attempt.monitor_log),
-        ]
-        become = [sys.executable, "-I", "-S", "-c", execution_host.BECOME]
-        with execution_host.held(self._environ) as place:
+        before = _left_before(attempt)
+        own = [str(attempt.wrapper), str(attempt.monitor_log)]
+        command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *own]
+        become = [sys.executable, "-I", "-S", "-c", machine.BECOME]
+        with machine.held(self._environ) as place:
             line = [*become, place, *command]
             refusal = processes.start(attempt.session, attempt.root, line, self._environ)
             if refusal is None:
@@ -194,7 +182,7 @@ class DPDispatcherRunner:
         return self._detached(attempt, note)
 
     def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:
-        before = _Before.of(attempt)
+        before = _left_before(attempt)
         # The shell between us and the monitor ends at once, so the monitor is never our child.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
         with attempt.monitor_log.open("ab") as log:
@@ -227,37 +215,25 @@ def _clear_way(attempt: AttemptPaths) -> None:
             genuine.keep_aside(attempt, path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """What an attempt's monitors had left before a new one was started.
-
-    ``mark`` is what the last of them wrote of itself, ``size`` the bytes of what they printed.
-    """
-
-    mark: str
-    size: int
-
-    @classmethod
-    def of(cls, attempt: AttemptPaths) -> _Before:
-        size = attempt.monitor_log.stat().st_size if attempt.monitor_log.exists() else 0
-        return cls(plain.text(attempt.monitor_record), size)
-
-    def printed_since(self, attempt: AttemptPaths) -> str:
-        """Return the last lines that were printed since."""
-        if not attempt.monitor_log.exists():
-            return ""
-        return _last_lines(attempt.monitor_log.read_bytes()[self.size :].decode(errors="replace"))
+def _left_before(attempt: AttemptPaths) -> tuple[str, int]:
+    """Return what the last monitor wrote of itself, and the bytes of what monitors printed."""
+    log = attempt.monitor_log
+    return processes.text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
 
 
-def _taken_up(attempt: AttemptPaths, before: _Before, lives: Callable[[], object]) -> int:
+def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[], object]) -> int:
     """Wait until a new monitor has written who it is; return its process id."""
     end = time.monotonic() + _TAKE_UP
-    while (mark := plain.text(attempt.monitor_record)) == before.mark:
+    known, size = before
+    while (mark := processes.text(attempt.monitor_record)) == known:
         gone = not lives() or time.monotonic() > end
-        if gone and plain.text(attempt.monitor_record) == before.mark:
+        if gone and processes.text(attempt.monitor_record) == known:
             if is_held(attempt.monitor_lock):
                 raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-            raise LaunchFailed(attempt.stage, None, before.printed_since(attempt))
+            log = attempt.monitor_log
+            printed = log.read_bytes()[size:] if log.exists() else b""
+            said = _last_lines(printed.decode(errors="replace"))
+            raise LaunchFailed(attempt.stage, None, said)
         time.sleep(0.01)
     return int(json.loads(mark)["pid"])
 
@@ -277,11 +253,9 @@ def _make_private(attempt: AttemptPaths) -> None:
 
     What an earlier life of the workflow left in the way is kept aside.
     """
-    home = attempt.root / MARKER
-    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
-    make_folder(attempt.folder.parent, home)
-    make_folder(attempt.folder, home)
+    make_folders(attempt)
     write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)
+    home = attempt.root / MARKER
     for folder in (home, attempt.starts.parent, attempt.starts):
         make_folder(folder, home)
     _clear_way(attempt)

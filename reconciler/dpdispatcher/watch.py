@@ -128,25 +128,22 @@ def _say(evidence: Evidence, found: Verdict) -> None:
     print(f"{text} ({evidence.silence})" if evidence.silence else text, flush=True)
 
 
-def _prepare(attempt: AttemptPaths, found: Watched) -> None:
-    """Make ready what DPDispatcher needs to submit, or to collect."""
-    if found is Watched.OVER:
-        ask.tag_jobs(attempt)
-        if machine_of(attempt).is_far:
-            ask.keep(attempt)
-    elif found is Watched.NOTHING and machine_of(attempt).is_far:
-        place = ask.make_place(attempt)
-        write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
-
-
 def main(arguments: list[str]) -> int:
     """Watch the attempt of ROOT WORKFLOW STAGE ATTEMPT OUTPUT…; the exit code says how it is."""
     root, workflow, stage, name, *outputs = arguments
     attempt = named(Path(root), workflow, stage, name, tuple(outputs))
     attempt = replace(attempt, sha256=os.environ.get("WFCTL_SUBMISSION", ""))
     found = watch(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
+    is_far = machine_of(attempt).is_far
     try:
-        _prepare(attempt, found)
+        # DPDispatcher is to submit, or to collect, and needs this for it.
+        if found is Watched.OVER:
+            ask.tag_jobs(attempt)
+            if is_far:
+                ask.keep(attempt)
+        elif found is Watched.NOTHING and is_far:
+            place = ask.make_place(attempt)
+            write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
     except ReconcilerError as error:
         print(error.message)
         return Watched.SILENT

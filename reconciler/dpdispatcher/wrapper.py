@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
 from string import Template
 
-from reconciler.attempt import execution_host
+from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import ENVIRONMENT_RECORD, AttemptPaths, ScriptEnd, Watched
@@ -332,9 +333,10 @@ done
 def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref: bool) -> str:
     """Return the script for one attempt, whose jobs run on the machine ``where``."""
     elsewhere = where.is_far or where.has_scheduler
+    hides = where.is_far or allow_ref
     common = {
         "python": shlex.quote(sys.executable),
-        "take_up": shlex.quote(execution_host.TAKE_UP),
+        "take_up": shlex.quote(machine.TAKE_UP),
         "environment": ENVIRONMENT_RECORD,
         "as_kept": "as-kept",
         "root": _quoted(attempt.root),
@@ -348,51 +350,54 @@ def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref:
         "removed": int(ScriptEnd.REMOVED),
         "starts": _quoted(attempt.starts),
         "flags": "--allow-ref " if allow_ref else "",
+        "into_log": _hidden(attempt, dpdisp) if hides else _PLAIN,
+        "at": _ASIDE if hides else "",
+        "remember": _remembering(dpdisp),
+        "keeping": _script("keep.sh"),
     }
-    hides = where.is_far or allow_ref
-    common["into_log"] = _hidden(attempt, dpdisp) if hides else _PLAIN
-    common["at"] = _ASIDE if hides else ""
-    common["remember"] = _remembering(dpdisp)
     if elsewhere:
         # On another machine whoever watches keeps it there.
         near = f'keep_left {shlex.quote(where.scratch)} "$attempt/left"'
-        keep = {"keep": "true" if where.is_far else near, "keeping": _script("keep.sh")}
-        return _ELSEWHERE.substitute(common, **keep, **_watching(attempt))
+        keep = "true" if where.is_far else near
+        return _ELSEWHERE.substitute(common, keep=keep, **_watching(attempt))
+    # The pattern of `find` is the folder as it is spelled.
+    pattern = re.sub(r"([*?\[\]\\])", r"\\\1", where.scratch)
     return _HERE.substitute(
         common,
         work=shlex.quote(where.scratch),
         backward=shlex.join(traces.backward(attempt)),
         tagging=_script("tags.sh"),
-        keeping=_script("keep.sh"),
-        work_pattern=shlex.quote(f"{_literal(where.scratch)}/*"),
+        work_pattern=shlex.quote(f"{pattern}/*"),
     )
 
 
 _PLAIN = '>> "$log" 2>&1 < /dev/null'
 #: DPDispatcher writes what it prints, unfiltered, into a file of the current folder too.
 _ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
+_FAR = Path(__file__).parents[1] / "far"
+
+
+def _started(python: list[str], *words: object) -> str:
+    return shlex.join([*python, str(_FAR / "start.py"), *map(str, words)])
 
 
 def _hidden(attempt: AttemptPaths, dpdisp: Path) -> str:
     """Return how output gets into the log without the connection settings."""
-    far = Path(__file__).parents[1] / "far"
-    scripts = [str(far / "start.py"), str(far / "connection.py")]
-    words = [*program.interpreter(dpdisp), *scripts, str(attempt.submission)]
+    python = program.interpreter(dpdisp)
+    passing = _started(python, _FAR / "connection.py", attempt.submission)
     # It ends with what it reads, and must not hold the monitor's lock until then.
-    return f'2>&1 < /dev/null | {shlex.join(words)} 8>&- >> "$log"'
+    return f'2>&1 < /dev/null | {passing} 8>&- >> "$log"'
 
 
 def _script(name: str) -> str:
-    return (Path(__file__).parents[1] / "far" / name).read_text(encoding="utf-8")
+    return (_FAR / name).read_text(encoding="utf-8")
 
 
 def _remembering(dpdisp: Path) -> str:
     python = program.interpreter(dpdisp)
-    if not any("python" in word for word in python):
-        # A program of the user's own stands before DPDispatcher: whose modules it has is unknown.
-        return "true"
-    far = Path(__file__).parents[1] / "far"
-    return shlex.join([*python, str(far / "start.py"), str(far / "remember.py")])
+    # Where a program of the user's own stands before DPDispatcher, whose modules it has is unknown.
+    is_python = any("python" in word for word in python)
+    return _started(python, _FAR / "remember.py") if is_python else "true"
 
 
 def _watching(attempt: AttemptPaths) -> dict[str, object]:
@@ -420,7 +425,3 @@ def write(path: Path, script: str) -> None:
 
 def _quoted(path: Path) -> str:
     return shlex.quote(os.fspath(path))
-
-
-def _literal(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -22,7 +23,6 @@ from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
 from reconciler.far import ask
 from reconciler.host import processes
-from reconciler.host import processes as plain
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import Queue, is_held
 from reconciler.records import traces
@@ -184,7 +184,8 @@ def collect(
     at what attempts have in common, to be shared by many calls. Raises `OSError` where the
     attempt's folder cannot be read: that it seems to hold nothing then says nothing.
     """
-    traces.check_listed(attempt)
+    with suppress(FileNotFoundError):
+        os.scandir(attempt.folder).close()
     survey = survey or surveyed([attempt])
     where = survey.machines[attempt.tag]
     record = attempt.launch_record
@@ -193,6 +194,7 @@ def collect(
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
     locked, watcher = is_held(attempt.monitor_lock), _watcher(attempt)
+    alive = None if watcher is None else watcher.is_alive()
     found = _there(attempt, survey) if where.is_far else _here(attempt, where, survey)
     return Evidence(
         observed_at=now,
@@ -205,10 +207,8 @@ def collect(
         boot_now=processes.boot_id(),
         launched_at=launched_at,
         monitor_locked=locked,
-        monitor_alive=None if watcher is None else watcher.is_alive(),
-        monitor_stopped=watcher is not None
-        and watcher.is_alive()
-        and processes.is_stopped(watcher.pid),
+        monitor_alive=alive,
+        monitor_stopped=watcher is not None and alive is True and processes.is_stopped(watcher.pid),
         session=None if locked or watcher else processes.is_live(attempt.session, os.environ),
         jobs=found.jobs,
         tenants=found.tenants,
@@ -306,41 +306,27 @@ def _jobs(
     live: set[str],
 ) -> Iterator[ObservedJob]:
     """Yield what the jobs wrote down themselves, and what DPDispatcher left in the scratch copy."""
-    own = {job.name: job for job in traces.jobs(attempt)}
+    own = {job.name: (job, shell) for job, _, shell in traces.started(attempt)}
     ids = traces.job_ids(attempt, copies)
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
     for name in {*own, *ids, *submitted}:
-        told, (state, fail_count) = own.get(name), states.get(name, (None, None))
+        told, shell = own.get(name, (ObservedJob(name), None))
+        id_, (state, fail_count) = ids.get(name), states.get(name, (None, None))
         flags = (copy / f"{name}_flag_if_job_task_fail" for copy in copies)
         flag = next((place for place in flags if place.exists()), None)
-        shell = told.shell if told is not None else None
-        job = ObservedJob(
-            name,
-            ids.get(name),
-            id_alive=shell.is_alive() if shell is not None else ids.get(name) in live,
-            lock_held=_lock(attempt, name),
+        lock = attempt.of_job(name, OfJob.LOCK)
+        # Where it wrote that it could not take its lock nothing tells whether it holds it.
+        unlocked = lock.with_suffix(OfJob.UNLOCKED).exists()
+        yield replace(
+            told,
+            id=id_,
+            id_alive=shell.is_alive() if shell is not None else id_ in live,
+            lock_held=None if unlocked else is_held(lock),
             tag=any(traces.is_tagged(copy, name) for copy in copies),
-            failed_flag=None if flag is None else plain.text(flag).strip() == "1",
+            failed_flag=None if flag is None else processes.text(flag).strip() == "1",
             state=state,
             fail_count=fail_count,
         )
-        yield (
-            job
-            if told is None
-            else replace(
-                job,
-                started=True,
-                exit_code=told.exit_code,
-                ended_at=told.ended_at,
-                command_code=told.command_code,
-            )
-        )
-
-
-def _lock(attempt: AttemptPaths, job: str) -> bool | None:
-    """Say whether the job holds its lock; None where it wrote that it could not take one."""
-    lock = attempt.of_job(job, OfJob.LOCK)
-    return None if lock.with_suffix(OfJob.UNLOCKED).exists() else is_held(lock)
 
 
 def with_digests(root: Path, evidence: Evidence) -> Evidence:
@@ -349,17 +335,15 @@ def with_digests(root: Path, evidence: Evidence) -> Evidence:
 
 
 def _digested(root: Path, output: OutputEvidence) -> OutputEvidence:
-    try:
-        (found,) = markers.digests(root, [output.path])
+    with suppress(OSError, ReconcilerError):
+        _, sha256 = markers.digest_below(root / output.path, output.path)
         times = [file.stat().st_mtime_ns for file in (root / output.path).rglob("*")]
-    except (OSError, ReconcilerError):
-        return output
-    return replace(output, sha256=found.sha256, mtime=max([*times, output.mtime or 0]))
+        return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))
+    return output
 
 
 def _watcher(attempt: AttemptPaths) -> Process | None:
-    found = traces.read_json(attempt.monitor_record) or {}
-    match found:
+    match traces.read_json(attempt.monitor_record):
         case {"pid": int(pid), "ticks": int(ticks), "boot_id": str(boot_id)}:
             return Process(pid, ticks, boot_id)
     return None

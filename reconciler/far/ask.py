@@ -8,21 +8,21 @@ import os
 import shlex
 import subprocess
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.markers import Far, ObservedAttempt, digest_of, is_as
+from reconciler.attempt.markers import Far, ObservedAttempt, ObservedJob, digest_of, is_as
 from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
-from reconciler.far.answer import read, read_queue
-from reconciler.host import program
-from reconciler.host.program import Queue
+from reconciler.host import processes, program
+from reconciler.host.processes import Tenant, place_of
+from reconciler.host.program import Listed, Queue
 from reconciler.records import traces
 
 _HERE = Path(__file__).parent
@@ -53,13 +53,33 @@ def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
     for attempt in attempts:
         given = {name: value for name, value in _machine(attempt).items() if name != "remote_root"}
         groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
-    return {tag: found for group in groups.values() for tag, found in _looked_at(group).items()}
+    answered: dict[str, ObservedAttempt] = {}
+    for group in groups.values():
+        try:
+            found, why = read(_run(group[0], _look(group))), "the far side left it out"
+        except ReconcilerError as error:
+            found, why = {}, error.message
+        nothing = ObservedAttempt(far=Far(0, why))
+        answered |= {one.tag: found.get(one.tag) or nothing for one in group}
+    return answered
+
+
+def _look(group: Sequence[AttemptPaths]) -> str:
+    places = [(one, machine.of(one)) for one in group]
+    queued = [where.scratch for _, where in places if where.has_slurm]
+    calls = [_call("queue", queued)] if queued else []
+    calls.append(_call("processes", []))
+    calls += [
+        _call("attempt", [one.tag, where.scratch, *traces.backward(one)]) for one, where in places
+    ]
+    return "\n".join([_script("tags.sh"), _script("probe.sh"), *calls])
 
 
 def queue_here(places: Sequence[str]) -> Queue:
     """Ask the scheduler of this machine about the jobs that work below the folders."""
-    done = _bash(f"{_script('probe.sh')}\n{_call('queue', places)}")
-    return read_queue(done)
+    printed = _bash(_scripted("probe.sh", "queue", places))
+    said = _by_kind(line.split("\t") for line in printed.splitlines() if line)
+    return _queue(said) or Queue(0, None, "squeue was not asked")
 
 
 def make_place(attempt: AttemptPaths) -> dict[str, str]:
@@ -71,9 +91,10 @@ def make_place(attempt: AttemptPaths) -> dict[str, str]:
     base = place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
     # The folder that the machine's file names may be new, but not the one above it: that would
     # hide a mistyped path.
+    above, own = shlex.quote(str(base)), shlex.quote(str(place))
     script = (
-        f"cd / && {{ [ -d {_quoted(base)} ] || mkdir {_quoted(base)}; }} "
-        f"&& mkdir -p {_quoted(place)} && uname -n && cat /proc/sys/kernel/random/boot_id"
+        f"cd / && {{ [ -d {above} ] || mkdir {above}; }} "
+        f"&& mkdir -p {own} && uname -n && cat /proc/sys/kernel/random/boot_id"
     )
     host, boot_id = _run(attempt, script).split()
     return {"host": host, "boot_id": boot_id}
@@ -85,8 +106,7 @@ def tag_jobs(attempt: AttemptPaths) -> None:
     records = where.scratch if where.is_far else str(attempt.folder)
     alone = " ".join(traces.alone(attempt))
     words = [where.scratch, records, alone, *traces.backward(attempt)]
-    script = f"{_script('tags.sh')}\n{_call('tag_jobs', words)}"
-    _run(attempt, script) if where.is_far else _bash(script)
+    _run(attempt, _scripted("tags.sh", "tag_jobs", words))
 
 
 def left_at(attempt: AttemptPaths) -> str:
@@ -97,44 +117,7 @@ def left_at(attempt: AttemptPaths) -> str:
 def keep(attempt: AttemptPaths) -> None:
     """Keep what the jobs of an attempt wrote, where they wrote it; raises MachineUnreachable."""
     words = [machine.of(attempt).scratch, left_at(attempt)]
-    _run(attempt, f"{_script('keep.sh')}\n{_call('keep_left', words)}")
-
-
-def left(attempt: AttemptPaths) -> list[list[str]]:
-    """Return what is kept of what the jobs of an attempt wrote; raises MachineUnreachable.
-
-    ``file``, path in base64, size in bytes, SHA-256; or ``link``, path, where it leads in base64.
-    """
-    return _list(attempt, "list_left", [left_at(attempt)])
-
-
-def results(attempt: AttemptPaths) -> list[list[str]]:
-    """Return what the jobs of an attempt were to bring back; raises MachineUnreachable.
-
-    ``copy`` and the name of a folder that a job worked in, before the files in it, as `left`.
-    """
-    words = [machine.of(attempt).scratch, *traces.backward(attempt)]
-    return _list(attempt, "list_results", words)
-
-
-def _list(
-    attempt: AttemptPaths, function: str, words: Sequence[str], size: int = 0
-) -> list[list[str]]:
-    longer = _LIST_WITHIN + size // _BYTES_A_SECOND
-    printed = _run(attempt, f"{_script('list.sh')}\n{_call(function, words)}", longer)
-    return [line.split("\t") for line in printed.splitlines()]
-
-
-def parts(attempt: AttemptPaths, asked: Sequence[tuple[str, int, int]]) -> list[bytes]:
-    """Return parts of files below the attempt's folder, in order; raises MachineUnreachable.
-
-    ``asked``: path, first byte and number of bytes of each.
-    """
-    words = [machine.of(attempt).scratch]
-    for path, start, size in asked:
-        words += [b64encode(os.fsencode(path)).decode(), str(start), str(size)]
-    lines = _list(attempt, "send_parts", words, sum(size for _, _, size in asked))
-    return [b64decode(line[0]) for line in lines]
+    _run(attempt, _scripted("keep.sh", "keep_left", words))
 
 
 def said(
@@ -148,7 +131,7 @@ def said(
     words = [machine.of(attempt).scratch, "" if last is None else str(last)]
     for path, offset in offsets.items():
         words += [path, str(offset)]
-    lines = _run(attempt, f"{_script('said.sh')}\n{_call('said', words)}").splitlines()
+    lines = _run(attempt, _scripted("said.sh", "said", words)).splitlines()
     *files, jobs = (line.split("\t") for line in lines)
     paths = list(offsets)
     found = {paths[int(n)]: (b64decode(text), int(end)) for n, end, text in files}
@@ -164,28 +147,8 @@ def stop(attempt: AttemptPaths) -> list[list[str]]:
     where = machine.of(attempt)
     kind = where.batch_type.lower() if where.has_scheduler else "none"
     words = [where.scratch, kind, str(_END_WITHIN), f"{ATTEMPT}={attempt.tag}"]
-    script = f"{_script('stop.sh')}\n{_call('stop', words)}"
-    printed = _run(attempt, script, _END_WITHIN) if where.is_far else _bash(script)
+    printed = _run(attempt, _scripted("stop.sh", "stop", words), _END_WITHIN)
     return [line.split("\t") for line in printed.splitlines()]
-
-
-def _looked_at(group: Sequence[AttemptPaths]) -> dict[str, ObservedAttempt]:
-    try:
-        found, why = read(_run(group[0], _look(group))), "the far side left it out"
-    except ReconcilerError as error:
-        found, why = {}, error.message
-    return {one.tag: found.get(one.tag) or ObservedAttempt(far=Far(0, why)) for one in group}
-
-
-def _look(group: Sequence[AttemptPaths]) -> str:
-    places: list[tuple[AttemptPaths, ExecutionHost]] = [(one, machine.of(one)) for one in group]
-    queued = [where.scratch for _, where in places if where.has_slurm]
-    calls = [_call("queue", queued)] if queued else []
-    calls.append(_call("processes", []))
-    calls += [
-        _call("attempt", [one.tag, where.scratch, *traces.backward(one)]) for one, where in places
-    ]
-    return "\n".join([_script("tags.sh"), _script("probe.sh"), *calls])
 
 
 def _machine(attempt: AttemptPaths) -> Mapping[str, Any]:
@@ -196,8 +159,10 @@ def _machine(attempt: AttemptPaths) -> Mapping[str, Any]:
 def _run(attempt: AttemptPaths, script: str, longer: int = 0) -> str:
     """Run a script on the machine of the attempt's jobs; return what it printed.
 
-    ``longer`` is how many seconds it may take beyond those of an answer.
+    ``longer`` is how many seconds it may take beyond those of an answer, on another machine.
     """
+    if not machine.of(attempt).is_far:
+        return _bash(script)
     within = _ANSWER_WITHIN + longer
     request = {"machine": _machine(attempt), "script": script, "timeout": within}
     answer = _helper(request, attempt.root, longer)
@@ -246,13 +211,128 @@ def _script(name: str) -> str:
 
 
 def _call(function: str, arguments: Iterable[str]) -> str:
-    words = " ".join(shlex.quote(word) for word in arguments)
     # The script itself comes on stdin, which nothing that it runs may read.
-    return f"{function} {words} < /dev/null"
+    return f"{function} {shlex.join(arguments)} < /dev/null"
 
 
-def _quoted(path: PurePosixPath) -> str:
-    return shlex.quote(str(path))
+def _scripted(name: str, function: str, arguments: Iterable[str]) -> str:
+    return f"{_script(name)}\n{_call(function, arguments)}"
+
+
+_Lines: TypeAlias = "list[list[str]]"
+"""What the probe printed, a kind and its values a line."""
+_ByKind: TypeAlias = "defaultdict[str, list[list[str]]]"
+
+
+def read(printed: str) -> dict[str, ObservedAttempt]:
+    """Return what the probe found of attempts, by tag, from the lines that it printed."""
+    common: _Lines = []
+    own: dict[str, _Lines] = {}
+    current = common
+    for line in (line.split("\t") for line in printed.splitlines() if line):
+        if line[0] == "attempt":
+            current = own.setdefault(line[1], [])
+        else:
+            current.append(line)
+    said = _by_kind(common)
+    # The place of an attempt whose folder is not there is nowhere.
+    places = {
+        tag: next((_text(line[1]) for line in found if line[0] == "place"), "")
+        for tag, found in own.items()
+    }
+    queue, names = _queue(said), set(places.values())
+    queues = queue.split(names) if queue is not None else {}
+    tenants = defaultdict[str, list[Tenant]](list)
+    for place, tenant in _tenants(said, names):
+        tenants[place].append(tenant)
+    host, boot_id, asked_at = (said["here"] or [["", "", "0"]])[-1]
+    far = Far(int(asked_at), None, host, boot_id)
+    return {
+        tag: replace(
+            _answer(found, far), queue=queues.get(places[tag]), tenants=tuple(tenants[places[tag]])
+        )
+        for tag, found in own.items()
+    }
+
+
+def _by_kind(lines: Iterable[list[str]]) -> _ByKind:
+    said = defaultdict[str, list[list[str]]](list)
+    for kind, *values in lines:
+        said[kind].append(values)
+    return said
+
+
+def _queue(said: _ByKind) -> Queue | None:
+    """Return what the scheduler said, with silence where it said nothing; None if nobody asked."""
+    for asked_at, code, words in said["queue"]:
+        if code != "0":
+            return Queue(int(asked_at), None, _text(words).strip() or f"squeue exited {code}")
+        listed = (Listed(id_, state, "\t".join(at)) for id_, state, *at in said["listed"])
+        return Queue(int(asked_at), tuple(listed))
+    return None
+
+
+def _tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, Tenant]]:
+    ticks = {pid: int(since) for pid, state, since in said["stat"] if state not in "ZX"}
+    for process, *words in said["cwd"]:
+        pid, named = process.split("/")[2], "\t".join(words)
+        folder = named.removesuffix(processes.DELETED)
+        place = place_of(folder, places)
+        if pid in ticks and place is not None:
+            yield place, Tenant(int(pid), ticks[pid], folder, folder != named)
+
+
+def _answer(lines: _Lines, far: Far) -> ObservedAttempt:
+    said = {kind: [one[0] for one in found if one] for kind, found in _by_kind(lines).items()}
+    jobs = (ObservedJob(name, **{"fail_count": 0, **known}) for name, known in _jobs(lines).items())
+    errors = (_text(one).strip() for one in said.get("err", ()))
+    return ObservedAttempt(
+        jobs=tuple(jobs),
+        copies=tuple(said.get("copy", ())),
+        recovery_file=bool(said.get("recovery")),
+        backward_missing=tuple(map(_text, said.get("absent", ()))),
+        far=replace(far, errors=tuple(errors)),
+        complete=frozenset(said.get("complete", ())),
+    )
+
+
+def _jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
+    """Return what is told of each job, by its name: the fields of an `ObservedJob`."""
+    jobs = defaultdict[str, dict[str, Any]](dict)
+    current: dict[str, Any] | None = None
+    for kind, name, *values in (line for line in lines if len(line) > 1):
+        if kind == "of":
+            # A job that DPDispatcher never came to submit does not exist yet.
+            current = jobs.get(name)
+        elif kind in ("job_state", "fail_count") and current is not None:
+            current[kind.removeprefix("job_")] = int(name)
+        elif kind in _OF_JOB:
+            jobs[name] |= _OF_JOB[kind](*values)
+    return jobs
+
+
+def _own(_started: str, lock: str, code: str, ended: str, _record: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"started": True, "lock_held": {"held": True, "free": False}.get(lock)}
+    known = processes.number(code)
+    whole, _, part = ended.partition(".")
+    if known is not None:
+        found |= {"exit_code": known, "ended_at": int(whole) * 10**9 + int(f"{part:0<9.9}")}
+    return found
+
+
+#: Kind of a line → the fields of a job that its values make.
+_OF_JOB: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "job": _own,
+    "job_id": lambda id_: {"id": id_},
+    "command_code": lambda code: {"command_code": processes.number(code)},
+    "complete": dict,
+    "job_tag_finished": lambda _: {"tag": True},
+    "flag_if_job_task_fail": lambda flag: {"failed_flag": flag == "1"},
+}
+
+
+def _text(encoded: str) -> str:
+    return b64decode(encoded).decode(errors="replace")
 
 
 #: Bytes that come in one answer.
@@ -285,7 +365,8 @@ def brought(
     """
     keep(attempt)
     total, coming, stays = 0, list[tuple[str, BroughtFile]](), list[BroughtFile]()
-    known = ((there, one) for there, one in _listed(left(attempt)) if not _is_here(attempt, one))
+    listed = _listed(attempt, "list_left", [left_at(attempt)])
+    known = [of for of in listed if not _is_here(attempt, of[1])]
     for there, one in sorted(known, key=lambda of: (of[1].path not in attempt.logs, of[1].size)):
         total += one.size
         own = one.path.removeprefix(f"{attempt.stage}/")
@@ -308,14 +389,29 @@ def bring(attempt: AttemptPaths, base: Path) -> None:
 
     May be done again after it was cut off at any point. Raises MachineUnreachable, OSError.
     """
-    found = [of for of in _listed(results(attempt)) if not (base / of[1].path).is_dir()]
-    _fetch(attempt, base, found)
+    words = [machine.of(attempt).scratch, *traces.backward(attempt)]
+    found = _listed(attempt, "list_results", words)
+    _fetch(attempt, base, [of for of in found if not (base / of[1].path).is_dir()])
 
 
-def _listed(rows: Sequence[list[str]]) -> Iterator[tuple[str, BroughtFile]]:
-    """Yield each file, behind where it lies below the attempt's folder there."""
+def _rows(
+    attempt: AttemptPaths, function: str, words: Sequence[str], size: int = 0
+) -> list[list[str]]:
+    longer = _LIST_WITHIN + size // _BYTES_A_SECOND
+    printed = _run(attempt, _scripted("list.sh", function, words), longer)
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def _listed(
+    attempt: AttemptPaths, function: str, words: Sequence[str]
+) -> Iterator[tuple[str, BroughtFile]]:
+    """Yield each file that is listed, behind where it lies below the attempt's folder there.
+
+    A row is ``copy`` and the name of a folder that a job worked in, before the files in it;
+    ``file``, path in base64, size in bytes, SHA-256; or ``link``, path, where it leads in base64.
+    """
     folder = "left"
-    for kind, name, *values in rows:
+    for kind, name, *values in _rows(attempt, function, words):
         if kind == "copy":
             folder = name
             continue
@@ -341,20 +437,28 @@ def _fetch(attempt: AttemptPaths, base: Path, found: Sequence[tuple[str, Brought
             partial[there].write_bytes(b"")
         elif not os.path.lexists(place):
             place.symlink_to(one.link)
-    for batch in _batches(found):
-        for (there, _, _), content in zip(batch, parts(attempt, batch), strict=True):
-            with partial[there].open("ab") as stream:
-                stream.write(content)
+    for there, content in _contents(attempt, found):
+        with partial[there].open("ab") as stream:
+            stream.write(content)
     for there, one in found:
+        if one.link is None and digest_of(partial[there]) != one.sha256:
+            partial[there].unlink()
+            raise MachineUnreachable(f"{one.path} came otherwise than it lies there")
         if one.link is None:
-            _put(partial[there], base / one.path, one)
+            partial[there].replace(base / one.path)
 
 
-def _put(partial: Path, target: Path, known: BroughtFile) -> None:
-    if digest_of(partial) != known.sha256:
-        partial.unlink()
-        raise MachineUnreachable(f"{known.path} came otherwise than it lies there")
-    partial.replace(target)
+def _contents(
+    attempt: AttemptPaths, found: Sequence[tuple[str, BroughtFile]]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files' parts in order, each behind where its file lies."""
+    for batch in _batches(found):
+        words = [machine.of(attempt).scratch]
+        for path, start, size in batch:
+            words += [b64encode(os.fsencode(path)).decode(), str(start), str(size)]
+        rows = _rows(attempt, "send_parts", words, sum(size for _, _, size in batch))
+        for (there, _, _), (content,) in zip(batch, rows, strict=True):
+            yield there, b64decode(content)
 
 
 def _batches(found: Sequence[tuple[str, BroughtFile]]) -> Iterator[list[tuple[str, int, int]]]:

@@ -82,18 +82,16 @@ def send_once() -> None:
 
 def _sleep(folder: Path, seconds: float) -> None:
     end = time.monotonic() + seconds
-    if seconds == _PAUSE:
-        while not _are_over(folder) and time.monotonic() < end:
-            time.sleep(_LOOK)
-        # The shell of a job writes down its end, and then it ends.
-        time.sleep(_LOOK)
-    else:
+    if seconds != _PAUSE:
         time.sleep(seconds)
-
-
-def _are_over(folder: Path) -> bool:
-    begun = len(list(folder.glob("job-*.started")))
-    return 0 < begun == len(list(folder.glob("job-*.exit")))
+        return
+    while time.monotonic() < end:
+        begun = len(list(folder.glob("job-*.started")))
+        if 0 < begun == len(list(folder.glob("job-*.exit"))):
+            break
+        time.sleep(_LOOK)
+    # The shell of a job writes down its end, and then it ends.
+    time.sleep(_LOOK)
 
 
 def end_at_once() -> list[int]:
@@ -141,18 +139,14 @@ def is_cut(error: BaseException) -> bool:
     return closed or (before is not None and is_cut(before))
 
 
-def _code(ended: SystemExit) -> list[int]:
-    # Anything else is a message, which Python prints.
-    return [int(ended.code or 0)] if isinstance(ended.code, int | None) else []
-
-
 if __name__ == "__main__":
     code = end_at_once()
     try:
         main(sys.argv[1:])
         code.append(0)
     except SystemExit as ended:
-        code += _code(ended)
+        # Anything else is a message, which Python prints.
+        code += [int(ended.code or 0)] if isinstance(ended.code, int | None) else []
         raise
     except Exception as error:
         if not is_cut(error):

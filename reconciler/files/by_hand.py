@@ -8,7 +8,7 @@ attempt that was taken over: it is judged by what it left, and nothing is comput
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,30 +63,25 @@ def is_free(stage: Stage) -> bool:
 
 def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[ManualLaunch]:
     """Return the jobs of the stages that were launched by hand in this root."""
-    candidates = [stage for stage in stages if _is_prepared_by_hand(root, stage)]
+    candidates = [stage for stage in stages if _is_prepared_by_hand(root / stage.id)]
     sessions = processes.sessions(os.environ) if candidates else {}
-    jobs = (_of(root, state, stage, sessions) for stage in candidates)
+    jobs: list[ManualLaunch | None] = []
+    for stage in candidates:
+        name = f"dpdisp_{stage.id}".replace(".", "_").replace(":", "_")
+        created, folders = sessions.get(name, (0, ()))
+        runs = any(is_inside(Path(folder), root) for folder in folders)
+        running = ManualLaunch(stage.id, name, created)
+        jobs.append(running if runs else _ended(root, state, stage, name))
     return [job for job in jobs if job is not None]
 
 
-def _is_prepared_by_hand(root: Path, stage: Stage) -> bool:
+def _is_prepared_by_hand(folder: Path) -> bool:
     """Whether submission and wrapper of somebody else lie in the stage's folder."""
-    folder = root / stage.id
     try:
         wrapper = read_regular(folder / WRAPPER, _LONGEST)
     except (NotRegular, OSError):
         return False
     return (folder / PREPARED).is_file() and _OURS not in wrapper
-
-
-def _of(
-    root: Path, state: Workflow, stage: Stage, sessions: Mapping[str, tuple[int, tuple[str, ...]]]
-) -> ManualLaunch | None:
-    name = f"dpdisp_{stage.id}".replace(".", "_").replace(":", "_")
-    created, folders = sessions.get(name, (0, ()))
-    if any((is_inside(Path(folder), root)) for folder in folders):
-        return ManualLaunch(stage.id, name, created)
-    return _ended(root, state, stage, name)
 
 
 def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:

@@ -73,15 +73,17 @@ def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
         found = dict(_left(jobs.root, stage.id, one, patterns))
         if not found:
             continue
-        inputs = (f["path"] for f in one.inputs if not is_as(jobs.root / f["path"], f))
-        changed = ", ".join(inputs)
+        changed = [f["path"] for f in one.inputs if not is_as(jobs.root / f["path"], f)]
         if changed:
-            text = f"{stage.id}: nothing is carried on from {one.id}: {changed} has changed since"
-            jobs.say(text, stage=stage.id, attempt=one.id)
+            text = f"nothing is carried on from {one.id}: {', '.join(changed)} has changed since"
+            jobs.say(f"{stage.id}: {text}", stage=stage.id, attempt=one.id)
             return None
-        files = [file for file in one.left if file["path"] in found]
-        known = (p.FileDigest(path=f["path"], size=f["size"], sha256=f["sha256"]) for f in files)
-        return Carried(one.id, tuple(known), found)
+        files = (
+            p.FileDigest(path=file["path"], size=file["size"], sha256=file["sha256"])
+            for file in one.left
+            if file["path"] in found
+        )
+        return Carried(one.id, tuple(files), found)
     return None
 
 
@@ -97,10 +99,9 @@ def _left(
             continue
         kept = root / stage / ATTEMPTS / one.name / KEPT / path
         places = [root / at] if at is not None else [root / path, kept]
-        for place in places:
-            if not place.is_symlink() and place.is_file() and is_as(place, file):
-                yield path, place
-                break
+        whole = (at for at in places if not at.is_symlink() and at.is_file() and is_as(at, file))
+        if (place := next(whole, None)) is not None:
+            yield path, place
 
 
 def sending(given: Mapping[str, Any], attempt: AttemptPaths, carried: Carried) -> dict[str, Any]:

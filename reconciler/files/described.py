@@ -16,12 +16,11 @@ from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, is_sweep, table_of
 from lifecycle.words.values import problems, wanted
-from reconciler.attempt.markers import MARKERS, Input, digests
+from reconciler.attempt.markers import MARKERS, digests
 from reconciler.attempt.paths import PREPARED, WRAPPER, forwarded, of_recorded
 from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError, UnusableProfile
 from reconciler.submission import build as submission
-from reconciler.submission import fields as shape
 from reconciler.submission.agreed import (
     SubmissionDrift,
     check_recorded,
@@ -29,7 +28,7 @@ from reconciler.submission.agreed import (
     differences,
 )
 from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
-from reconciler.submission.fields import environment
+from reconciler.submission.fields import check_fields, environment
 from service.consent.scripts import changed, data_left, judging, others, scripts_of
 from service.root.disk import is_inside
 from wording import Worded
@@ -84,8 +83,7 @@ def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged |
     if refuted is None:
         return None
     own = judging(stage)
-    then = {path: sha256 for path, sha256 in refuted.scripts.items() if path in own}
-    found = changed(root, then)
+    found = changed(root, {path: sha for path, sha in refuted.scripts.items() if path in own})
     unasked = {path for path, now in found.items() if state.scripts.get(path) != now}
     unasked -= data_left(root, state) if unasked else set()
     return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
@@ -201,28 +199,19 @@ def submission_of(
     if not stage.parameters.get("command"):
         return submission.read(path)
     prepared = submission.read(path) if path.is_file() and not anew else None
-    built = _described(state, stage, _beside(root, stage, prepared))
-    if prepared is not None:
-        submission.check_secrets(prepared.get("machine"))
-        fields = differences(built, prepared)
-        if fields:
-            raise SubmissionDrift(stage.id, fields)
-    return built
-
-
-def _beside(root: Path, stage: Stage, prepared: dict[str, Any] | None) -> list[str]:
-    """Return the files in the stage's folder that are sent though no field names them.
-
-    A field that says what is sent says all of it, and so does a submission that was prepared.
-    """
-    if stage.parameters.get("forward_files") is not None:
-        return []
-    found = files_beside(root, stage)
+    # A field that says what is sent says all of it, and so does a submission that was prepared.
+    unnamed = stage.parameters.get("forward_files") is None
+    beside = files_beside(root, stage) if unnamed else []
     if prepared is None:
-        return found
+        return _described(state, stage, beside)
     tasks = [task for task in prepared.get("task_list", []) if isinstance(task, dict)]
     named = {path for task in tasks for path in task.get("forward_files") or []}
-    return [path for path in found if path in named]
+    built = _described(state, stage, [path for path in beside if path in named])
+    submission.check_secrets(prepared.get("machine"))
+    fields = differences(built, prepared)
+    if fields:
+        raise SubmissionDrift(stage.id, fields)
+    return built
 
 
 def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:
@@ -231,7 +220,7 @@ def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dic
     Raises UnusableProfile for a software environment that no plan may have.
     """
     given = {name: value for name, value in stage.parameters.items() if value is not None}
-    shape.check_fields(given, _PARAMETERS, "parameters.")
+    check_fields(given, _PARAMETERS, "parameters.")
     software = wanted(state.profile(stage), stage.parameters)
     wrong = next(problems(software), None)
     if wrong is not None:
@@ -254,11 +243,10 @@ def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dic
 
 
 def used_by(
-    root: Path, state: Workflow, stage: Stage, inputs: Iterable[Input], sent: Iterable[Input]
+    root: Path, state: Workflow, stage: Stage, files: Sequence[p.FileDigest]
 ) -> dict[str, Any]:
     """Return what an attempt rests on, as its record has it: the files read and the scripts."""
-    files = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
-    return {"inputs": files, "scripts": scripts_of(root, state, stage)}
+    return {"inputs": list(files), "scripts": scripts_of(root, state, stage)}
 
 
 def used_by_launched(root: Path, state: Workflow, stage: Stage, path: str) -> dict[str, Any]:
@@ -266,25 +254,18 @@ def used_by_launched(root: Path, state: Workflow, stage: Stage, path: str) -> di
 
     It runs already: what is not there is left out.
     """
-    needed = needed_by(state, stage)
-    sent = [one for one in _sent_by(root, path) if one not in needed]
-    inputs, others = (_there(root, paths) for paths in (needed, sent))
+    needed, sent = needed_by(state, stage), list[str]()
+    with suppress(ReconcilerError, OSError, NotRegular, LookupError):
+        own = {**submission.read(root / path), "machine": {"local_root": str(root)}}
+        sent.extend(os.path.relpath(one, root) for one in forwarded(own))
+    others = [one for one in sent if not (one in needed or one.startswith(".."))]
     submitted = _there(root, [path])
-    known = used_by(root, state, stage, inputs, others)
+    known = used_by(root, state, stage, _there(root, [*needed, *others]))
     return {"submission_sha256": submitted[0].sha256 if submitted else "", **known}
 
 
-def _there(root: Path, paths: Iterable[str]) -> list[Input]:
+def _there(root: Path, paths: Iterable[str]) -> list[p.FileDigest]:
     return [one for path in paths if (root / path).exists() for one in digests(root, [path])]
-
-
-def _sent_by(root: Path, path: str) -> list[str]:
-    """Return the files below the root that a submission of somebody else sends."""
-    found: list[str] = []
-    with suppress(ReconcilerError, OSError, NotRegular, LookupError):
-        own = {**submission.read(root / path), "machine": {"local_root": str(root)}}
-        found.extend(os.path.relpath(one, root) for one in forwarded(own))
-    return [one for one in found if not one.startswith("..")]
 
 
 def launched_otherwise(root: Path, state: Workflow, stage: Stage, recorded: Attempt) -> list[str]:

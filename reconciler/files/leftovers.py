@@ -28,7 +28,8 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of, file_digest
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
-from reconciler.far.ask import BroughtFile, brought
+from reconciler.far import ask
+from reconciler.far.ask import BroughtFile
 from reconciler.files.clearing import patterns_of
 from reconciler.records import traces
 from service.root.disk import is_inside, system_clock, utc_text, write_whole
@@ -61,7 +62,7 @@ def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool
         try:
             known = _found(attempt, bring, limit_of(state, stage, attempt), patterns_of(stage))
         except MachineUnreachable as error:
-            where = f"{machine.of(attempt).scratch}/left"
+            where = ask.left_at(attempt)
             text = f"{attempt.id}: what it left stays in {where} on its machine: {error.message}"
             return [p.NoteLogged(stage=stage.id, text=text)]
         if not known and not attempt.kept.is_dir():
@@ -89,21 +90,17 @@ def _found(
 ) -> list[BroughtFile]:
     where = machine.of(attempt)
     if where.is_far:
-        there = brought(attempt, limit if bring else 0, wanted)
+        there = ask.brought(attempt, limit if bring else 0, wanted)
         return [*_sorted_out(attempt, list(_news(attempt)), bring, None), *there]
-    _keep(attempt, where.scratch)
+    if traces.copies_below(Path(where.scratch)):
+        # Its monitor may not have come to keep what still lies in scratch copies.
+        script = '. "$0" && keep_left "$1" "$2"'
+        command = ["bash", "-c", script, str(_KEEP), where.scratch, str(attempt.kept)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            why = done.stderr.strip()[-500:]
+            raise OSError(f"{attempt.tag}: what it wrote cannot be kept: {why}")
     return _sorted_out(attempt, list(_news(attempt)), bring, limit)
-
-
-def _keep(attempt: AttemptPaths, scratch: str) -> None:
-    """Keep what still lies in scratch copies: its monitor may not have come to it."""
-    if not traces.copies_below(Path(scratch)):
-        return
-    script = '. "$0" && keep_left "$1" "$2"'
-    command = ["bash", "-c", script, str(_KEEP), scratch, str(attempt.kept)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OSError(f"{attempt.tag}: what it wrote cannot be kept: {done.stderr.strip()[-500:]}")
 
 
 def _news(attempt: AttemptPaths) -> Iterator[BroughtFile]:
@@ -127,8 +124,6 @@ def _news(attempt: AttemptPaths) -> Iterator[BroughtFile]:
 
 
 def _is_same(file: Path, place: Path) -> bool:
-    if not os.path.lexists(place):
-        return False
     if file.is_symlink() or place.is_symlink():
         return file.is_symlink() and place.is_symlink() and file.readlink() == place.readlink()
     if not place.is_file() or file.stat().st_size != place.stat().st_size:
@@ -162,20 +157,16 @@ def _is_free(attempt: AttemptPaths, left: BroughtFile) -> bool:
     place = attempt.root / left.path
     if not os.path.lexists(attempt.kept / left.path):
         return True  # it was brought back already
-    above = place.parent
-    while not os.path.lexists(above):
-        above = above.parent
-    inside = is_inside(above, attempt.root)
-    return inside and above.is_dir() and not os.path.lexists(place)
+    above = next(one for one in place.parents if os.path.lexists(one))
+    return is_inside(above, attempt.root) and above.is_dir() and not os.path.lexists(place)
 
 
 def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
     for left in known:
         kept, place = attempt.kept / left.path, attempt.root / left.path
-        if left.at is not None or not os.path.lexists(kept) or os.path.lexists(place):
-            continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        kept.rename(place)
+        if left.at is None and os.path.lexists(kept) and not os.path.lexists(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            kept.rename(place)
     for folder, _, _ in os.walk(attempt.kept, topdown=False):
         if not any(Path(folder).iterdir()):
             Path(folder).rmdir()
@@ -217,8 +208,6 @@ def bring_back(attempt: AttemptPaths) -> None:
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     if machine.of(attempt).is_far:
-        from reconciler.far import ask
-
         ask.bring(attempt, base)
     for copy in traces.scratch_copies(attempt):
         for pattern in traces.backward(attempt):
@@ -239,13 +228,9 @@ def _move(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != EXDEV:
             raise
-        _carry_over(source, target)
-
-
-def _carry_over(source: Path, target: Path) -> None:
-    """Move from another file system: whole beside its place first, since a copy may be cut off."""
-    partial = target.with_name(f".{target.name}.part")
-    if partial.is_dir() and not partial.is_symlink():
-        shutil.rmtree(partial)
-    shutil.move(source, partial)
-    partial.replace(target)
+        # From another file system: whole beside its place first, since a copy may be cut off.
+        partial = target.with_name(f".{target.name}.part")
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial)
+        shutil.move(source, partial)
+        partial.replace(target)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -82,7 +82,7 @@ def _run(arguments: list[str], environ: Mapping[str, str]) -> subprocess.Complet
 
 
 _PROC = Path("/proc")
-_DELETED = " (deleted)"
+DELETED = " (deleted)"
 #: How often, 5 ms apart, a process is looked at that becomes another program.
 _LOOKS = 20
 
@@ -170,13 +170,18 @@ def group_began_with(group: int, variable: str) -> bool:
     Ids are used again; a variable that was given to nobody else tells whose group it is. One that
     began with an environment of its own, or is another user's, tells nothing.
     """
-    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
-    return any(_group(pid) == group and _began_with(pid, variable) for pid in pids)
+    fields = ((pid, _stat(pid)) for pid in _pids())
+    group_of = {pid: int(found[2]) for pid, found in fields if found is not None}
+    return any(of == group and _began_with(pid, variable) for pid, of in group_of.items())
 
 
-def _group(pid: int) -> int | None:
-    fields = _stat(pid)
-    return None if fields is None else int(fields[2])
+def _pids() -> Iterator[int]:
+    yield from (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
+
+
+def _others(are: Callable[[int], bool]) -> tuple[Process, ...]:
+    known = (identify(pid) for pid in _pids() if pid != os.getpid() and are(pid))
+    return tuple(process for process in known if process is not None)
 
 
 def _began_with(pid: int, variable: str) -> bool:
@@ -207,10 +212,7 @@ def began_with(variable: str) -> tuple[Process, ...]:
     A terminal server that was started by one of them, and whoever works in it, are left out: it may
     serve a person by now.
     """
-    pids = [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
-    found = [pid for pid in pids if pid != os.getpid() and _began_with(pid, variable)]
-    known = (identify(pid) for pid in found if not _serves_a_terminal(pid))
-    return tuple(process for process in known if process is not None)
+    return _others(lambda pid: _began_with(pid, variable) and not _serves_a_terminal(pid))
 
 
 def _serves_a_terminal(pid: int) -> bool:
@@ -232,9 +234,7 @@ def holders(locks: Sequence[Path]) -> tuple[Process, ...]:
     Whoever has the file open only to look at the lock is not among them.
     """
     places = {os.path.realpath(lock) for lock in locks}
-    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit()) if places else ()
-    found = (identify(pid) for pid in pids if pid != os.getpid() and _holds(pid, places))
-    return tuple(process for process in found if process is not None)
+    return _others(lambda pid: _holds(pid, places)) if places else ()
 
 
 def _holds(pid: int, places: AbstractSet[str]) -> bool:
@@ -249,8 +249,7 @@ def _holds(pid: int, places: AbstractSet[str]) -> bool:
 
 def census() -> tuple[Tenant, ...]:
     """Return every live process of this user with the folder it works in, sorted by that."""
-    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
-    found = (tenant for tenant in map(_tenant, pids) if tenant is not None)
+    found = (tenant for tenant in map(_tenant, _pids()) if tenant is not None)
     return tuple(sorted(found, key=_place))
 
 
@@ -260,17 +259,14 @@ def below(everyone: Sequence[Tenant], folder: Path) -> tuple[Tenant, ...]:
     The cost hardly grows with the census, so that one serves many folders.
     """
     place = os.path.realpath(folder).rstrip("/")
-    inside = (f"{place}/", f"{place}0")  # in the order of characters, 0 comes behind /
-    return (*_between(everyone, place, f"{place}\0"), *_between(everyone, *inside))
+    # In the order of characters, 0 comes behind /.
+    bounds = ((place, f"{place}\0"), (f"{place}/", f"{place}0"))
+    ends = ((bisect_left(everyone, end, key=_place) for end in ends) for ends in bounds)
+    return tuple(tenant for first, behind in ends for tenant in everyone[first:behind])
 
 
 def _place(tenant: Tenant) -> str:
     return tenant.folder
-
-
-def _between(everyone: Sequence[Tenant], first: str, behind: str) -> Sequence[Tenant]:
-    start = bisect_left(everyone, first, key=_place)
-    return everyone[start : bisect_left(everyone, behind, key=_place)]
 
 
 def _tenant(pid: int) -> Tenant | None:
@@ -279,10 +275,8 @@ def _tenant(pid: int) -> Tenant | None:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         # Gone meanwhile, or another user's: neither is a job that this user started.
         return None
-    ticks = start_ticks(pid)
-    if ticks is None:
-        return None
-    return Tenant(pid, ticks, folder.removesuffix(_DELETED), folder.endswith(_DELETED))
+    ticks, deleted = start_ticks(pid), folder.endswith(DELETED)
+    return None if ticks is None else Tenant(pid, ticks, folder.removesuffix(DELETED), deleted)
 
 
 @dataclass(frozen=True, slots=True)

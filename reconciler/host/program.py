@@ -36,19 +36,14 @@ def is_held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        return _refused(handle)
-    finally:
-        os.close(handle)
-
-
-def _refused(handle: int) -> bool | None:
-    try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         # A file system that knows no locks answers with an error: that is no answer.
         return None
+    finally:
+        os.close(handle)
     return False
 
 
@@ -62,26 +57,22 @@ _NAMED = 1 << 32
 def held(path: Path, stage: str, timeout: float) -> Iterator[None]:
     """Hold a stage; raises `RootBusy` where another does for longer than ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
-    with _opened(path) as file:
-        while not _is_taken(file, _place(stage)):
-            if time.monotonic() >= deadline:
-                raise RootBusy(path, timeout)
-            time.sleep(_PAUSE)
-        yield
+    while True:
+        with held_if_free(path, [stage]) as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() >= deadline:
+            raise RootBusy(path, timeout)
+        time.sleep(_PAUSE)
 
 
 @contextmanager
 def held_if_free(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
     """Hold those of the stages that nobody else holds, and yield which they are."""
-    with _opened(path) as file:
-        yield {stage for stage in stages if _is_taken(file, _place(stage))}
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
     file = open_lock(path)
     try:
-        yield file
+        yield {stage for stage in stages if _is_taken(file, _place(stage))}
     finally:
         os.close(file)
 

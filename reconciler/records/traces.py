@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
@@ -25,6 +25,7 @@ from reconciler.submission import build as submission
 from service.root.disk import write_whole
 
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
+_PLACE = re.compile(r"^.* - INFO : (?:at|remote path:) (.+)$", re.MULTILINE)
 _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _ERROR_BYTES = 4000
@@ -35,19 +36,6 @@ _TRACEBACK = 200
 _TRACED = "Traceback (most recent call last)"
 #: How Python joins a traceback to that of the error before it.
 _CHAINED = re.compile(r"^(During handling of|The above exception was)")
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """A job's own record: ``exit_code`` where it wrote one, times in ns, ``shell`` its bash."""
-
-    name: str
-    started_at: int
-    shell: Process | None
-    scratch: str | None
-    exit_code: int | None
-    ended_at: int | None
-    command_code: int | None = None
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -64,20 +52,44 @@ def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
 
 
-def check_listed(attempt: AttemptPaths) -> None:
-    """Raise `OSError` where the attempt's folder is there and cannot be listed."""
-    with suppress(FileNotFoundError):
-        os.scandir(attempt.folder).close()
+def jobs(attempt: AttemptPaths) -> tuple[ObservedJob, ...]:
+    """Return what the jobs of the attempt that claimed their start tell of themselves, by name."""
+    return tuple(job for job, _, _ in started(attempt))
 
 
-def jobs(attempt: AttemptPaths) -> tuple[JobRecord, ...]:
-    """Return the jobs of the attempt that claimed their start, by name.
+def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Process | None]]:
+    """Yield the jobs that claimed their start, by name, each with its scratch folder and its bash.
 
     A claim outlives the attempt's folder.
     """
     claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{OfJob.STARTED}")}
     claims |= {one.name: one for one in told(attempt, OfJob.STARTED)}
-    return tuple(_job(claims[name]) for name in sorted(claims))
+    for _, place in sorted(claims.items()):
+        ending, killed = place.with_suffix(OfJob.EXIT), place.with_suffix(OfJob.KILLED)
+        code = _number_in(ending)
+        if code is None and killed.exists():
+            # The shell that was to say so was killed with the command.
+            code, ending = KILLED, killed
+        job = ObservedJob(
+            place.stem.removeprefix(JOB),
+            started=True,
+            exit_code=code,
+            ended_at=None if code is None else ending.stat().st_mtime_ns,
+            command_code=_number_in(place.with_suffix(OfJob.CODE)),
+        )
+        yield job, *_claim(plain.text(place / "record"))
+
+
+def _number_in(path: Path) -> int | None:
+    return plain.number(plain.text(path).partition("\n")[0])
+
+
+def _claim(text: str) -> tuple[str | None, Process | None]:
+    lines = text.split("\n")
+    pid, ticks = (plain.number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
+    if pid is None or ticks is None:
+        return None, None
+    return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
 
 
 def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
@@ -90,15 +102,10 @@ def has_marks(attempt: AttemptPaths, job: str) -> bool:
     return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
 
 
-def scratch_root(attempt: AttemptPaths) -> Path:
-    """Return where the attempt's scratch copies are made on this machine, if they are."""
-    where = machine.of(attempt)
-    return attempt.work if where.is_far else Path(where.scratch)
-
-
 def scratch_copies(attempt: AttemptPaths) -> tuple[Path, ...]:
-    """Return the scratch copies that exist, one a submission hash."""
-    return copies_below(scratch_root(attempt))
+    """Return the scratch copies that exist on this machine, one a submission hash."""
+    where = machine.of(attempt)
+    return copies_below(attempt.work if where.is_far else Path(where.scratch))
 
 
 def copies_below(folder: Path) -> tuple[Path, ...]:
@@ -125,11 +132,8 @@ def backward(attempt: AttemptPaths) -> tuple[str, ...]:
 def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
     """Return the files to bring back that lie neither in the scratch copy nor in place."""
     own = genuine.submission_of(attempt) or {}
-    base = attempt.root / str(own.get("work_base", "."))
-    places = [base, *copies]
-    return tuple(
-        pattern for pattern in _backward(own) if not any(_matches(p, pattern) for p in places)
-    )
+    places = [attempt.root / str(own.get("work_base", ".")), *copies]
+    return tuple(p for p in _backward(own) if not any(_found(place, p) for place in places))
 
 
 def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
@@ -146,18 +150,13 @@ def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for copy in copies:
         saved = read_json(copy / f"{copy.name}.json") or {}
-        try:
-            found |= dict(_states(saved))
-        except (AttributeError, LookupError, TypeError, ValueError):
-            # Not as DPDispatcher writes it: it says nothing of any job.
-            continue
+        # What is not as DPDispatcher writes it says nothing of any job.
+        with suppress(AttributeError, LookupError, TypeError, ValueError):
+            known = [one for entry in saved.get("belonging_jobs", []) for one in entry.items()]
+            found |= {
+                name: (int(job["job_state"]), int(job.get("fail_count", 0))) for name, job in known
+            }
     return found
-
-
-def _states(saved: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for entry in saved.get("belonging_jobs", []):
-        for name, job in entry.items():
-            yield name, (int(job["job_state"]), int(job.get("fail_count", 0)))
 
 
 def is_tagged(copy: Path, job: str) -> bool:
@@ -191,13 +190,15 @@ def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool
     except FileNotFoundError:
         return False
     patterns = backward(attempt)
-    new = (any(_is_since(copy, pattern, start) for copy in copies) for pattern in patterns)
-    return bool(patterns) and all(new)
+    return bool(patterns) and all(
+        any(one.stat().st_mtime_ns >= start for copy in copies for one in _found(copy, pattern))
+        for pattern in patterns
+    )
 
 
-def _is_since(place: Path, pattern: str, start: int) -> bool:
-    found = place.glob(pattern) if has_magic(pattern) else [place / pattern]
-    return any(one.exists() and one.stat().st_mtime_ns >= start for one in found)
+def _found(place: Path, pattern: str) -> list[Path]:
+    found = list(place.glob(pattern)) if has_magic(pattern) else []
+    return [one for one in [place / pattern, *found] if one.exists()]
 
 
 def facts(attempt: AttemptPaths) -> SubmissionFacts:
@@ -205,7 +206,10 @@ def facts(attempt: AttemptPaths) -> SubmissionFacts:
     launch = texts(read_json(attempt.launch_record))
     place = texts(read_json(attempt.place_record))
     ids = job_ids(attempt, scratch_copies(attempt))
-    work = next(_works(attempt), None)
+    works = [scratch for _, scratch, _ in started(attempt) if scratch]
+    works += map(str, scratch_copies(attempt))
+    works += _PLACE.findall(plain.text(attempt.log))
+    work = works[0] if works else None
     return SubmissionFacts(
         submission_hash=None if work is None else Path(work).name,
         job_hashes=tuple(ids),
@@ -225,45 +229,6 @@ def _backward(own: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))
 
 
-def _matches(place: Path, pattern: str) -> bool:
-    return (place / pattern).exists() or (has_magic(pattern) and any(place.glob(pattern)))
-
-
-def _works(attempt: AttemptPaths) -> Iterator[str]:
-    yield from (job.scratch for job in jobs(attempt) if job.scratch)
-    yield from (str(copy) for copy in scratch_copies(attempt))
-    yield from re.findall(
-        r"^.* - INFO : (?:at|remote path:) (.+)$", plain.text(attempt.log), re.MULTILINE
-    )
-
-
-def _job(place: Path) -> JobRecord:
-    ending = place.with_suffix(OfJob.EXIT)
-    code = plain.number(plain.text(ending).partition("\n")[0])
-    killed = place.with_suffix(OfJob.KILLED)
-    if code is None and killed.exists():
-        # The shell that was to say so was killed with the command.
-        code, ending = KILLED, killed
-    scratch, shell = _claim(plain.text(place / "record"))
-    return JobRecord(
-        name=place.stem.removeprefix(JOB),
-        started_at=place.stat().st_mtime_ns,
-        shell=shell,
-        scratch=scratch,
-        exit_code=code,
-        ended_at=None if code is None else ending.stat().st_mtime_ns,
-        command_code=plain.number(plain.text(place.with_suffix(".code")).partition("\n")[0]),
-    )
-
-
-def _claim(text: str) -> tuple[str | None, Process | None]:
-    lines = text.split("\n")
-    pid, ticks = (plain.number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
-    if pid is None or ticks is None:
-        return None, None
-    return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
-
-
 def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
     """Yield the end of what the jobs wrote, where it is on this machine, each with its name."""
     in_place = [attempt.root] if attempt.launch_record.exists() else []
@@ -277,33 +242,27 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
 
 def end_of(path: Path) -> str:
     """Return the end of what was written into a file; nothing if there is no file."""
-    return "\n".join(_tail(path)) if path.is_file() else ""
-
-
-def _tail(path: Path) -> list[str]:
+    if not path.is_file():
+        return ""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - _ERROR_BYTES))
         text = stream.read().decode(errors="replace")
-    return text.strip().splitlines()
+    return "\n".join(text.strip().splitlines())
 
 
-def log_end(attempt: AttemptPaths) -> list[str]:
-    """Return the last lines of what DPDispatcher printed, else of what the monitor did."""
-    return _logged(attempt)[-_ERROR_LINES:]
+def logged(attempt: AttemptPaths) -> tuple[str, str]:
+    """Return what the last traceback of the log began with, else the log's end; and that end.
 
-
-def log_cause(attempt: AttemptPaths) -> list[str]:
-    """Return what the last traceback of the log began with; without one the log's end.
-
-    What was raised while an error was handled says less than that error.
+    The log is what DPDispatcher printed, else what the monitor did. What was raised while an error
+    was handled says less than that error.
     """
-    lines = _logged(attempt)[-_TRACEBACK:]
+    text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
+    lines = text.strip().splitlines()[-_TRACEBACK:]
     starts = [n for n, line in enumerate(lines) if line.startswith(_TRACED) and _is_first(lines, n)]
     told = lines[starts[-1] :] if starts else lines
     raised = [n for n, line in enumerate(told) if _RAISED.match(line)]
-    if not raised:
-        return log_end(attempt)
-    return list(takewhile(str.strip, told[raised[0] :]))[:_ERROR_LINES]
+    cause = takewhile(str.strip, told[raised[0] :]) if raised else lines[-_ERROR_LINES:]
+    return "\n".join(list(cause)[:_ERROR_LINES]), "\n".join(lines[-_ERROR_LINES:])
 
 
 def _is_first(lines: list[str], start: int) -> bool:
@@ -312,18 +271,11 @@ def _is_first(lines: list[str], start: int) -> bool:
     return not _CHAINED.search(next(before, ""))
 
 
-def _logged(attempt: AttemptPaths) -> list[str]:
-    text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
-    return text.strip().splitlines()
-
-
 def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
     """Write down what was just said of the jobs' ends; of one that is listed anew nothing."""
     kept = _kept(attempt)
     said = {job.id: job.queued for job in jobs if job.id is not None and job.queued is not None}
-    ends = {
-        id_: word for id_, word in {**kept, **said}.items() if word in TAKEN or word in EXCEEDED
-    }
+    ends = {id_: word for id_, word in {**kept, **said}.items() if word in TAKEN | EXCEEDED}
     if ends != kept:
         write_whole(attempt.last_words, json.dumps(ends).encode() + b"\n")
 
@@ -340,8 +292,7 @@ def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[Observed
 
 
 def _kept(attempt: AttemptPaths) -> dict[str, str]:
-    kept = read_json(attempt.last_words) or {}
-    return {id_: word for id_, word in kept.items() if isinstance(word, str)}
+    return texts(read_json(attempt.last_words))
 
 
 def places_of(attempt: AttemptPaths) -> dict[str, list[int] | None]:

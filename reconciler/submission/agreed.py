@@ -94,12 +94,8 @@ def differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[s
     top = {name: value for name, value in prepared.items() if name not in _PARTS}
     machine = prepared.get("machine")
     same = machine is None or _agrees(_plain(built["machine"]), _plain(machine), _PLACES)
-    return [
-        *_unlike(built, top),
-        *([] if same else ["machine"]),
-        *_in_resources(built["resources"], prepared.get("resources")),
-        *_in_tasks(built["task_list"], prepared.get("task_list")),
-    ]
+    unlike = [*_unlike(built, top), *([] if same else ["machine"])]
+    return [*unlike, *_in_parts(built, prepared.get("resources"), prepared.get("task_list"))]
 
 
 def computed_otherwise(built: Mapping[str, Any], launched: Mapping[str, Any]) -> list[str]:
@@ -113,7 +109,7 @@ def computed_otherwise(built: Mapping[str, Any], launched: Mapping[str, Any]) ->
         resources = {name: value for name, value in resources.items() if name in named}
     if isinstance(tasks, list):
         tasks = [{name: task[name] for name in ("command",) if name in task} for task in tasks]
-    return [*_in_resources(built["resources"], resources), *_in_tasks(built["task_list"], tasks)]
+    return list(_in_parts(built, resources, tasks))
 
 
 def _unlike(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
@@ -129,15 +125,18 @@ def _unlike(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str
             yield name
 
 
-def _in_tasks(built: Sequence[Mapping[str, Any]], prepared: Any) -> Iterator[str]:
-    if prepared is None:
-        return
-    if not isinstance(prepared, list) or len(prepared) != len(built):
+def _in_parts(built: Mapping[str, Any], resources: Any, tasks: Any) -> Iterator[str]:
+    if isinstance(resources, dict):
+        yield from _in_resources(built["resources"], resources)
+    elif resources is not None:
+        yield "resources"
+    agreed = built["task_list"]
+    if isinstance(tasks, list) and len(tasks) == len(agreed):
+        for own, given in zip(agreed, tasks, strict=True):
+            for name in _unlike(own, given):
+                yield "parameters.command" if name == "command" else f"task_list.{name}"
+    elif tasks is not None:
         yield "task_list"
-        return
-    for agreed, given in zip(built, prepared, strict=True):
-        for name in _unlike(agreed, given):
-            yield "parameters.command" if name == "command" else f"task_list.{name}"
 
 
 def _plain(machine: Any) -> Any:
@@ -146,18 +145,13 @@ def _plain(machine: Any) -> Any:
     return {**machine, "$ref": os.path.normpath(path)} if isinstance(path, str) else machine
 
 
-def _in_resources(built: Mapping[str, Any], prepared: Any) -> Iterator[str]:
-    if not isinstance(prepared, dict):
-        if prepared is not None:
-            yield "resources"
-        return
+def _in_resources(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> Iterator[str]:
     for name, value in prepared.items():
         if name == "envs":
             same = isinstance(value, dict) and _agrees(built.get("envs", {}), value)
         else:
-            same = value == built.get(name, _USUAL.get(name)) or (
-                name not in built and value in (None, [], {})
-            )
+            unsaid = name not in built and value in (None, [], {})
+            same = unsaid or value == built.get(name, _USUAL.get(name))
         if not same:
             yield f"resources.{name}"
 

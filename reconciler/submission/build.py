@@ -23,7 +23,6 @@ from reconciler.errors import (
     UnusableSubmission,
 )
 from reconciler.submission import fields
-from reconciler.submission import fields as shape
 from service.root.disk import is_inside, write_whole
 
 #: What DPDispatcher calls the standard output and error of a task.
@@ -122,7 +121,7 @@ def read(path: Path) -> dict[str, Any]:
         raise InvalidSubmission(path, f"a byte that is not UTF-8 at {error.start}") from error
     if not isinstance(found, dict):
         raise InvalidSubmission(path, type(found).__name__)
-    shape.check(found)
+    fields.check(found)
     return found
 
 
@@ -151,7 +150,7 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
             }
         ],
     }
-    shape.check(built)
+    fields.check(built)
     return built
 
 
@@ -220,9 +219,9 @@ def _backward_files(job: StageJob) -> list[str]:
     if job.backward_files is not None:
         return _unique(_relative(job, "backward_files", path) for path in job.backward_files)
     outputs = [_relative(job, "outputs", path) for path in job.outputs]
-    for path in outputs:
-        if not _inside(path, job.stage):
-            raise UnusablePath(job.stage, "outputs", path, f"a path below {job.stage}/")
+    elsewhere = next((path for path in outputs if not _inside(path, job.stage)), None)
+    if elsewhere is not None:
+        raise UnusablePath(job.stage, "outputs", elsewhere, f"a path below {job.stage}/")
     return _unique([*(_below(path, job.stage) for path in outputs), OUTPUT_LOG, ERROR_LOG])
 
 

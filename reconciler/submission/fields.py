@@ -38,18 +38,16 @@ def command_in(given: Mapping[str, Any], command: str) -> str:
     """Return the command so that it runs in the environment, and in nothing else."""
     if not given:
         return command
-    run = _in_container(given, command) if "container" in given else command
+    run = command
+    if "container" in given:
+        options = " ".join(map(shlex.quote, given.get("container_options", [])))
+        # What lies beside the stage's folder is seen at the same place from within.
+        run = (
+            f'"$wfctl_apptainer" exec {options} --bind "${{PWD%/*}}" --pwd "$PWD" '
+            f"{_place(given['container'])} bash -c {shlex.quote(command)}"
+        )
     lacks = 'wfctl_lacks() { echo "wfctl: $1" >&2; exit 127; }'
     return "\n".join([lacks, *_checks(given), *_versions(given), run])
-
-
-def _in_container(given: Mapping[str, Any], command: str) -> str:
-    options = " ".join(map(shlex.quote, given.get("container_options", [])))
-    # What lies beside the stage's folder is seen at the same place from within.
-    return (
-        f'"$wfctl_apptainer" exec {options} --bind "${{PWD%/*}}" --pwd "$PWD" '
-        f"{_place(given['container'])} bash -c {shlex.quote(command)}"
-    )
 
 
 def _checks(given: Mapping[str, Any]) -> Iterator[str]:
@@ -256,24 +254,20 @@ def check_directives(batch_type: str, resources: Mapping[str, Any]) -> None:
             _check_double(batch_type.lower(), str(line).removeprefix(prefix), line, resources)
 
 
-def _check_double(
-    batch_type: str, options: str, line: object, resources: Mapping[str, Any]
-) -> None:
+def _check_double(kind: str, options: str, line: object, resources: Mapping[str, Any]) -> None:
     try:
         found = _options(options)
     except ValueError:
         _refuse("free of an open quotation", line, "Close it, or remove the quotation mark.")
     for option in found:
-        resource = _GENERATED[batch_type].get(option)
-        if resource is None:
-            continue
-        if resource in _OPTIONAL and not resources.get(resource, _OPTIONAL[resource]):
-            continue
-        _refuse(
-            f"free of {option}, which is generated from the resources",
-            line,
-            f"Set {resource} in the resources instead, and remove the line.",
-        )
+        resource = _GENERATED[kind].get(option, "")
+        usual = _OPTIONAL.get(resource, True)
+        if resource and (usual is True or resources.get(resource, usual)):
+            _refuse(
+                f"free of {option}, which is generated from the resources",
+                line,
+                f"Set {resource} in the resources instead, and remove the line.",
+            )
 
 
 def _options(text: str) -> list[str]:

@@ -15,10 +15,11 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP, sweep_of
 from lifecycle.sweeps.points import Point, spelled
-from reconciler.attempt.markers import Input, digests, is_as, make_folders
+from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
@@ -51,7 +52,7 @@ def assigned(
     stage: Stage,
     attempt: AttemptPaths,
     given: Mapping[str, Any],
-    inputs: Sequence[Input],
+    inputs: Sequence[p.FileDigest],
     recovers: str | None,
 ) -> dict[str, Any]:
     """Write the tasks of an attempt into its folder; return the submission that runs them.
@@ -111,7 +112,9 @@ def _one_task(given: Mapping[str, Any]) -> dict[str, Any]:
     return task
 
 
-def _basis(root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[Input]) -> str:
+def _basis(
+    root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[p.FileDigest]
+) -> str:
     """Return the digest of what every task is computed from; the file of points names them only."""
     (task,) = given["task_list"]
     own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,6 @@ from reconciler.attempt.markers import Marker, ObservedJob, SeenMarker
 from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, AttemptPaths
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import processes
-from reconciler.host import processes as plain
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
@@ -151,8 +151,7 @@ def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | No
     jobs = evidence.jobs if evidence is not None else ()
     far = evidence.far if evidence is not None else None
     outputs = [*(("err", text) for text in (far.errors if far else ())), *traces.written(attempt)]
-    logged = ("\n".join(find(attempt)) for find in (traces.log_cause, traces.log_end))
-    monitor = [("dpdispatcher.log", text) for text in logged]
+    monitor = [("dpdispatcher.log", text) for text in traces.logged(attempt)]
     kind = _kind(jobs, outputs, monitor, verdict)
     ends = tuple(map(line_of, jobs))
     heard = [(name, text) for name, text in outputs if text.strip()]
@@ -330,17 +329,11 @@ def _marker(root: Path, name: str, recorded: Recorded) -> Marker:
             mtime = os.fstat(file.fileno()).st_mtime_ns
     except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
         return Marker(SeenMarker.NONE)
-    code = plain.number(text.split("\n")[0])
-    launched = _nanoseconds(recorded.launched_at or recorded.started_at)
-    older = launched is not None and mtime < launched
+    code, older = processes.number(text.split("\n")[0]), False
+    with suppress(ValueError, OverflowError):
+        launched = datetime.fromisoformat(recorded.launched_at or recorded.started_at)
+        older = mtime < int(launched.timestamp()) * 10**9
     return Marker(SeenMarker.OTHER if older else SeenMarker.OWN, code, None, mtime)
-
-
-def _nanoseconds(moment: str) -> int | None:
-    try:
-        return int(datetime.fromisoformat(moment).timestamp()) * 10**9
-    except (ValueError, OverflowError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,12 @@ def first(rows: Rows[E], seen: E) -> Verdict:
 def verdict(evidence: Evidence) -> Verdict:
     """Return the first row of the table that holds for the evidence."""
     found = first(TABLE, evidence)
+    ends = [job.ended_at for job in evidence.jobs if job.ended_at is not None]
+    ended = datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC) if ends else None
     return replace(
         found,
         reason=f"{found.reason}{_left_at_work(found, evidence)}",
-        occurred_at=_ended_at(evidence),
+        occurred_at=None if ended is None else utc_text(ended),
         stop=_deleted(evidence) if found.row == 0 else (),
     )
 
@@ -162,11 +164,8 @@ def _deleted(e: Evidence) -> tuple[int, ...]:
 
 
 def _is_elsewhere(e: Evidence) -> bool:
-    return _differs(e.root_recorded, e.root_now) or _differs(e.host_recorded, e.host_now)
-
-
-def _differs(recorded: str | None, now: str) -> bool:
-    return recorded is not None and recorded != now
+    known = ((e.root_recorded, e.root_now), (e.host_recorded, e.host_now))
+    return any(recorded not in (None, now) for recorded, now in known)
 
 
 def _is_monitored(e: Evidence) -> bool:
@@ -192,16 +191,13 @@ def _may_compute(e: Evidence) -> bool:
 
 
 def _computes(e: Evidence) -> bool:
-    """Say whether a computation lives or waits; what a job leaves behind does not count."""
+    """Whether a computation lives or waits its turn; what a job leaves behind does not count."""
     if any(job.lock_held or job.id_alive for job in e.open_jobs):
         return True
-    return (bool(e.tenants) or _is_queued(e)) and _may_compute(e)
-
-
-def _is_queued(e: Evidence) -> bool:
-    """Say whether the scheduler lists a job that works in the attempt's folder, of any id."""
+    # The scheduler lists a job that works in the attempt's folder, of any id.
     listed = e.queue.listed if e.queue is not None else None
-    return any(one.is_alive for one in listed or ())
+    queued = any(one.is_alive for one in listed or ())
+    return (bool(e.tenants) or queued) and _may_compute(e)
 
 
 def _must_be_asked_through(e: Evidence) -> bool:
@@ -257,11 +253,6 @@ def _never_ran(e: Evidence) -> bool:
     """Say whether all that is missing are jobs that waited, and no scheduler says of their end."""
     waited = [not job.started and job.queued is None for job in e.open_jobs]
     return e.scheduler is not None and bool(waited) and all(waited)
-
-
-def _ended_at(e: Evidence) -> str | None:
-    ends = [job.ended_at for job in e.jobs if job.ended_at is not None]
-    return utc_text(datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC)) if ends else None
 
 
 TABLE: Rows[Evidence] = (

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import math
 import re
 import struct
+import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import ijson
@@ -70,16 +74,6 @@ def lines(stream: IO[bytes]) -> Iterator[TextLine]:
         yield TextLine(number, line.decode("utf-8", "surrogateescape"), line.endswith(b"\n"))
 
 
-@dataclass(slots=True)
-class Column:
-    """How many cells of a column are finite numbers, other numbers, and no numbers."""
-
-    finite: int = 0
-    not_finite: int = 0
-    text: int = 0
-    first: str | None = None
-
-
 def number(cell: str) -> float | None:
     """Return a cell's number, None where it holds none; Fortran's ``1.0D+00`` is one."""
     try:
@@ -98,51 +92,6 @@ def are_finite(cells: Iterable[str]) -> bool:
         return math.isfinite(sum(map(float, cells)))
     except ValueError:
         return False
-
-
-class Columns:
-    """The columns of a table, of which every row is counted once."""
-
-    def __init__(self) -> None:
-        self._columns: list[Column] = []
-        #: Rows that hold nothing but finite numbers.
-        self._plain = 0
-
-    def count(self, row: Sequence[str], line: int) -> None:
-        """Count a row's cells; empty ones are left out."""
-        if are_finite(row):
-            self._plain += 1
-            return
-        while len(self._columns) < len(row):
-            self._columns.append(Column())
-        for place, (column, cell) in enumerate(zip(self._columns, row, strict=False), 1):
-            if cell and not cell.isspace():
-                _count(column, cell, f"column {place}, line {line}")
-
-    @property
-    def have_numbers(self) -> bool:
-        """Whether one of them is a column of numbers."""
-        return self._plain > 0 or any(map(self._is_numeric, self._columns))
-
-    @property
-    def not_finite(self) -> str | None:
-        """Where a column of numbers holds its first NaN or infinity."""
-        places = (c.first for c in self._columns if self._is_numeric(c) and c.first is not None)
-        return next(places, None)
-
-    def _is_numeric(self, column: Column) -> bool:
-        return self._plain + column.finite + column.not_finite > column.text
-
-
-def _count(column: Column, cell: str, place: str) -> None:
-    value = number(cell)
-    if value is None:
-        column.text += 1
-    elif math.isfinite(value):
-        column.finite += 1
-    else:
-        column.not_finite += 1
-        column.first = column.first or f"{cell.strip()} in {place}"
 
 
 #: The largest finite number of a double (IEEE 754); beyond it a reader finds an infinity.
@@ -166,30 +115,57 @@ def read_json(stream: IO[bytes], *, lines: bool = False) -> FileReading:
     return FileReading(kind, f"{values} values", not_finite=not_finite, has_numbers=True)
 
 
+@dataclass(slots=True)
+class _Column:
+    """How many cells are numbers and how many are not, and the first that is not finite."""
+
+    numbers: int = 0
+    texts: int = 0
+    not_finite: str | None = None
+
+
 def read_table(stream: IO[bytes], kind: str) -> FileReading:
     """Read a table whose cells are parted by a comma (a semicolon), a tab for ``TSV``.
 
     Lines that begin with ``#`` are comments.
     """
-    columns = Columns()
+    columns: list[_Column] = []
     last: list[TextLine] = []
-    rows = width = 0
+    #: Rows that hold nothing but finite numbers are counted as ``plain``.
+    rows = width = plain = 0
+    broken = None
     try:
         for line, row in _rows(stream, kind, last):
             if rows and len(row) != width:
                 raise Cut(f"line {line} has {len(row)} cells, the lines before it {width}")
             rows, width = rows + 1, len(row)
-            if rows > 1 or (any(number(cell) is not None for cell in row)):
-                columns.count(row, line)
+            if are_finite(row):
+                plain += 1
+            elif rows > 1 or any(number(cell) is not None for cell in row):
+                _count(columns, row, line)
     except (csv.Error, Cut) as error:
-        return FileReading(kind, problem=str(error), not_finite=columns.not_finite)
+        broken = str(error)
+    numeric = [one for one in columns if plain + one.numbers > one.texts]
     return FileReading(
         kind,
         f"{rows} rows of {width}",
-        problem=_cut_off(last[0]) if rows > 1 and last else None,
-        not_finite=columns.not_finite,
-        has_numbers=columns.have_numbers,
+        problem=broken or (_cut_off(last[0]) if rows > 1 and last else None),
+        not_finite=next((one.not_finite for one in numeric if one.not_finite), None),
+        has_numbers=not broken and bool(plain or numeric),
     )
+
+
+def _count(columns: list[_Column], row: Sequence[str], line: int) -> None:
+    """Count a row's cells; empty ones are left out."""
+    columns += [_Column() for _ in row[len(columns) :]]
+    for place, (column, cell) in enumerate(zip(columns, row, strict=False), 1):
+        value = number(cell)
+        if value is not None:
+            column.numbers += 1
+            if not (math.isfinite(value) or column.not_finite):
+                column.not_finite = f"{cell.strip()} in column {place}, line {line}"
+        elif cell and not cell.isspace():
+            column.texts += 1
 
 
 def _rows(stream: IO[bytes], kind: str, last: list[TextLine]) -> Iterator[tuple[int, list[str]]]:
@@ -215,7 +191,6 @@ def _cut_off(last: TextLine) -> str | None:
     return f"the last line is cut off: {last.text[-60:]!r} has no newline at its end"
 
 
-_KIND = "text"
 #: What begins a line of words in the tables of simulation codes.
 _COMMENTS = ("#", "@", "%", "!", ";")
 _GAPS = re.compile(r"[\s,;]+")
@@ -243,12 +218,12 @@ def read_text(stream: IO[bytes]) -> FileReading:
             if not_finite is None and not all(map(math.isfinite, values)):
                 not_finite = f"line {line.number}: {line.text.strip()[:60]}"
     except Cut as error:
-        return FileReading(_KIND, remarks=[f"{error}; not looked into"])
+        return FileReading("text", remarks=[f"{error}; not looked into"])
     count = last.number if last else 0
     content = f"{count} lines, {rows} of numbers" if rows else f"{count} lines"
     alone = count == 1 and last is not None and not last.ended
     return FileReading(
-        _KIND,
+        "text",
         content,
         problem=_cut_off(last) if last is not None and count > 1 else None,
         not_finite=not_finite,
@@ -273,62 +248,209 @@ _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _BLOCK = 1 << 16
 
 
-@dataclass(slots=True)
-class _Picture:
-    """What was read so far; ``size`` counts the bytes of the unpacked pixels."""
-
-    header: tuple[int, ...] = ()
-    size: int = 0
-    unpacker: Any = field(default_factory=zlib.decompressobj)
-
-    @property
-    def expected(self) -> int | None:
-        """The bytes of all pixels, a filter byte a row; None where rows are interlaced."""
-        width, height, depth, color, _, _, interlaced = self.header
-        row = 1 + (width * depth * _SAMPLES[color] + 7) // 8
-        return None if interlaced else row * height
-
-
 def read_png(source: IO[bytes]) -> FileReading:
     """Read a picture to its end chunk."""
-    picture = _Picture()
+    header: tuple[int, ...] = ()
+    size, unpacker = 0, zlib.decompressobj()
     try:
         if exactly(source, len(_SIGNATURE), "the signature") != _SIGNATURE:
             raise Cut("it does not begin as a PNG does")
-        while _chunk(source, picture) != b"IEND":
-            pass
-        if picture.expected not in (None, picture.size):
-            raise Cut(f"its pixels are {picture.size} bytes, expected {picture.expected}")
+        for name, block in _blocks(source):
+            if name == b"IHDR":
+                header = _checked(_HEADER.unpack(block))
+            rest = block if name == b"IDAT" else b""
+            while rest:
+                size += len(unpacker.decompress(rest, _BLOCK))
+                rest = unpacker.unconsumed_tail
+        width, height, depth, color, _, _, interlaced = header
+        # Each row begins with a filter byte.
+        expected = height * (1 + (width * depth * _SAMPLES[color] + 7) // 8)
+        if not interlaced and size != expected:
+            raise Cut(f"its pixels are {size} bytes, expected {expected}")
     except (Cut, zlib.error) as error:
         return FileReading("PNG", problem=str(error))
-    width, height = picture.header[:2]
     return FileReading("PNG", f"{width} x {height} pixels")
 
 
-def _chunk(source: IO[bytes], picture: _Picture) -> bytes:
-    length, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
-    label = name.decode("latin-1")
-    if not picture.header and name != b"IHDR":
-        raise Cut(f"its first chunk is {label!r}, expected 'IHDR'")
-    sum_, left = zlib.crc32(name), length
+def _blocks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the bytes of each chunk to the last, a block at a time, behind the chunk's name."""
+    first, name = True, b""
+    while name != b"IEND":
+        left, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
+        chunk = f"chunk {name.decode('latin-1')!r}"
+        if first and name != b"IHDR":
+            raise Cut(f"its first {chunk.replace(' ', ' is ', 1)}, expected 'IHDR'")
+        if name == b"IHDR" and left != _HEADER.size:
+            raise Cut(f"its header has {left} bytes, expected {_HEADER.size}")
+        first, sum_ = False, zlib.crc32(name)
+        while left:
+            block = exactly(source, min(left, _BLOCK), chunk)
+            sum_, left = zlib.crc32(block, sum_), left - len(block)
+            yield name, block
+        if struct.pack(">I", sum_) != exactly(source, 4, chunk):
+            raise Cut(f"the checksum of {chunk} does not fit")
+
+
+def _checked(header: tuple[int, ...]) -> tuple[int, ...]:
+    width, height, _, color = header[:4]
+    if not (width and height and color in _SAMPLES):
+        raise Cut(f"its header says {width} x {height} pixels of colour type {color}")
+    return header
+
+
+_MAGIC = b"\x93NUMPY"
+#: Bytes of the longest header that is read, as with NumPy.
+_LONGEST_HEADER = 10_000
+#: Bytes of array data that are read at once.
+_PART = 1 << 20
+_TYPE = re.compile(r"([<>=|])([?bBiufcmMSUVO])(\d*)(\[.*\])?")
+#: Kind and size of a type that can be not finite → how it is unpacked, and how many numbers it is.
+_FLOATS = {
+    ("f", 2): ("e", 1),
+    ("f", 4): ("f", 1),
+    ("f", 8): ("d", 1),
+    ("c", 8): ("f", 2),
+    ("c", 16): ("d", 2),
+}
+
+
+class _Floats(NamedTuple):
+    """Numbers that lie together in an element: where, in which byte order, how many of which."""
+
+    offset: int
+    order: str
+    code: str
+    numbers: int
+
+    @property
+    def size(self) -> int:
+        return struct.calcsize(f"{self.order}{self.numbers}{self.code}")
+
+
+def read_npy(source: IO[bytes]) -> FileReading:
+    """Read one array of NumPy to its last byte; nothing is ever unpickled, nor NumPy needed.
+
+    Source: numpy.lib.format, "Format Version 1.0" to "3.0".
+    """
+    try:
+        return _data(source, _array_header(source))
+    except (Cut, ValueError, SyntaxError, KeyError, TypeError) as error:
+        return FileReading("NPY", problem=f"{error}")
+
+
+def read_npz(stream: IO[bytes]) -> FileReading:
+    """Read every array of an archive; its checksums are looked at on the way."""
+    found: list[tuple[str, FileReading]] = []
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as source:
+                    found.append((name, read_npy(source)))
+                    while source.read(_PART):  # to its end, where the checksum is compared
+                        pass
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        return FileReading("NPZ", problem=str(error))
+    named = ", ".join(f"{name} {reading.content}" for name, reading in found)
+    return FileReading(
+        "NPZ",
+        f"{len(found)} arrays" if len(found) > 5 else named,
+        problem=next((f"{n}: {r.problem}" for n, r in found if r.problem is not None), None),
+        not_finite=next((f"{n}: {r.not_finite}" for n, r in found if r.not_finite), None),
+        has_numbers=any(reading.has_numbers for _, reading in found),
+        remarks=[f"{name}: {remark}" for name, reading in found for remark in reading.remarks],
+    )
+
+
+def _array_header(source: IO[bytes]) -> dict[str, Any]:
+    if exactly(source, len(_MAGIC), "the signature") != _MAGIC:
+        raise Cut("it does not begin as an array of NumPy does")
+    major, _ = exactly(source, 2, "the version")
+    width = {1: "<H", 2: "<I", 3: "<I"}.get(major)
+    if width is None:
+        raise Cut(f"its format has version {major}, expected 1, 2 or 3")
+    (length,) = struct.unpack(width, exactly(source, struct.calcsize(width), "the header"))
+    if length > _LONGEST_HEADER:
+        raise Cut(f"its header has {length} bytes, more than {_LONGEST_HEADER}")
+    text = exactly(source, length, "the header").decode("utf-8" if major == 3 else "latin-1")
+    header: dict[str, Any] = ast.literal_eval(text.strip())
+    return header
+
+
+def _element(descr: object) -> tuple[int | None, list[_Floats]]:
+    """Return an element's bytes, None where it is a pickled object, and the numbers in it."""
+    if isinstance(descr, str) and (found := _TYPE.fullmatch(descr)) is not None:
+        order, kind, digits, _ = found.groups()
+        bytes_ = int(digits or 1) * (4 if kind == "U" else 1)
+        code = _FLOATS.get((kind, bytes_))
+        floats = [_Floats(0, order, *code)] if code is not None else []
+        return None if kind == "O" else bytes_, floats
+    if not isinstance(descr, list):
+        raise Cut(f"its type is {descr!r}, which NumPy does not have")
+    size, floats = 0, []
+    for _, of_part, *shape in descr:
+        part, own = _element(of_part)
+        times = math.prod(shape[0]) if shape else 1
+        if part is None:
+            return None, []
+        if [one.size for one in own] == [part]:  # numbers and nothing else lie in a row
+            floats.append(own[0]._replace(offset=size, numbers=own[0].numbers * times))
+        else:
+            starts = range(size, size + times * part, part) if own else ()
+            floats += [one._replace(offset=at + one.offset) for at in starts for one in own]
+        size += times * part
+    return size, floats
+
+
+def _data(source: IO[bytes], header: dict[str, Any]) -> FileReading:
+    descr, shape = header["descr"], header["shape"]
+    if not (isinstance(shape, tuple) and all(isinstance(n, int) and n >= 0 for n in shape)):
+        raise Cut(f"its shape is {shape!r}")
+    size, floats = _element(descr)
+    words = f"{descr if isinstance(descr, str) else 'record'} "
+    words += " x ".join(map(str, shape)) or "scalar"
+    if size is None:
+        remark = "holds pickled Python objects, which are not looked into"
+        return FileReading("NPY", words, remarks=[remark])
+    left, not_finite = math.prod(shape) * size, False
+    together = max(1, _PART // max(1, size)) * size
     while left:
-        block = exactly(source, min(left, _BLOCK), f"chunk {label!r}")
-        sum_, left = zlib.crc32(block, sum_), left - len(block)
-        _take(picture, name, block, length)
-    if struct.pack(">I", sum_) != exactly(source, 4, f"chunk {label!r}"):
-        raise Cut(f"the checksum of chunk {label!r} does not fit")
-    return bytes(name)
+        block = exactly(source, min(left, together), "its data")
+        left -= len(block)
+        not_finite = not_finite or not all(_is_finite(block, size, one) for one in floats)
+    if source.read(1):
+        raise Cut("bytes follow its data")
+    told = f"NaN or infinity among {words}" if not_finite else None
+    return FileReading("NPY", words, not_finite=told, has_numbers=bool(floats))
 
 
-def _take(picture: _Picture, name: bytes, block: bytes, length: int) -> None:
-    if name == b"IHDR":
-        if length != _HEADER.size:
-            raise Cut(f"its header has {length} bytes, expected {_HEADER.size}")
-        picture.header = _HEADER.unpack(block)
-        width, height, _, color = picture.header[:4]
-        if not (width and height and color in _SAMPLES):
-            raise Cut(f"its header says {width} x {height} pixels of colour type {color}")
-    elif name == b"IDAT":
-        while block:
-            picture.size += len(picture.unpacker.decompress(block, _BLOCK))
-            block = picture.unpacker.unconsumed_tail
+def _is_finite(block: bytes, size: int, floats: _Floats) -> bool:
+    """Whether these numbers of every element are; a block holds whole elements."""
+    offset, order, code, count = floats
+    if size == floats.size:
+        numbers = len(block) // size * count
+        return all(map(math.isfinite, struct.unpack(f"{order}{numbers}{code}", block)))
+    after = size - offset - floats.size
+    each = struct.iter_unpack(f"{order}{offset}x{count}{code}{after}x", block)
+    return all(math.isfinite(value) for values in each for value in values)
+
+
+#: The ending of a name, in small letters → what reads such a file.
+READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
+    ".json": read_json,
+    **dict.fromkeys((".jsonl", ".ndjson"), partial(read_json, lines=True)),
+    ".csv": partial(read_table, kind="CSV"),
+    ".tsv": partial(read_table, kind="TSV"),
+    ".png": read_png,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    **dict.fromkeys((".txt", ".dat", ".log", ".out", ".xyz", ".xvg", ".data"), read_text),
+}
+
+
+def read_output(path: Path) -> FileReading | None:
+    """Read a file as its name says, a block at a time; None where its type is not known."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        return None
+    with path.open("rb") as stream:
+        return reader(stream)

@@ -6,36 +6,18 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import TypeAlias
 
 from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
-from reconciler.verification import file_types
-from reconciler.verification.file_types import Cut, FileReading, lines
-from reconciler.verification.outputs import npy
+from reconciler.verification.file_types import Cut, FileReading, lines, read_output
 
 Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
 #: Files of a folder that a check names.
 _NAMED = 5
-#: The ending of a name, in small letters → what reads such a file.
-READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
-    ".json": file_types.read_json,
-    ".jsonl": partial(file_types.read_json, lines=True),
-    ".ndjson": partial(file_types.read_json, lines=True),
-    ".csv": partial(file_types.read_table, kind="CSV"),
-    ".tsv": partial(file_types.read_table, kind="TSV"),
-    ".png": file_types.read_png,
-    ".npy": npy.read,
-    ".npz": npy.read_archive,
-    **dict.fromkeys(
-        (".txt", ".dat", ".log", ".out", ".xyz", ".xvg", ".data"), file_types.read_text
-    ),
-}
 
 
 def check(root: Path, path: str, launched_at: int | None, *, new: bool = False) -> Found:
@@ -125,34 +107,21 @@ def _names(place: Path, files: Sequence[Path]) -> str:
 
 def _readings(path: str, place: Path) -> list[p.Check]:
     """Read every file whose type is known: a check for its form, and one for its numbers."""
-    found = [(file, read_output(file)) for file in _files(place)]
-    read = [(file, reading) for file, reading in found if reading is not None]
-    if not place.is_dir():
-        return [check for _, reading in read for check in _of_file(path, reading)]
+    found = [(os.path.relpath(file, place), read_output(file)) for file in _files(place)]
+    read = [(name, reading) for name, reading in found if reading is not None]
     if not read:
         return []
-    names = [(os.path.relpath(file, place), reading) for file, reading in read]
-    checks = [_of_folder(path, "can be read", names, lambda r: r.problem)]
-    if any(reading.has_numbers for _, reading in names):
-        checks.append(_of_folder(path, "is finite", names, lambda r: r.not_finite))
-    return checks
-
-
-def read_output(path: Path) -> FileReading | None:
-    """Read a file as its name says, a block at a time; None where its type is not known."""
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        return None
-    with path.open("rb") as stream:
-        return reader(stream)
-
-
-def _of_file(path: str, reading: FileReading) -> list[p.Check]:
-    kind = f"reads as {reading.kind}"
-    checks = [_check(path, kind, reading.problem, reading.content, reading.remarks)]
-    if reading.has_numbers or reading.not_finite is not None:
-        checks.append(_check(path, "is finite", reading.not_finite))
-    return checks
+    have_numbers = any(reading.has_numbers for _, reading in read)
+    if place.is_dir():
+        checks = [_of_folder(path, "can be read", read, lambda r: r.problem)]
+        numbers = _of_folder(path, "is finite", read, lambda r: r.not_finite)
+    else:
+        ((_, one),) = read
+        form = f"reads as {one.kind}"
+        checks = [_check(path, form, one.problem, one.content, one.remarks)]
+        numbers = _check(path, "is finite", one.not_finite)
+        have_numbers = have_numbers or one.not_finite is not None
+    return [*checks, numbers] if have_numbers else checks
 
 
 def _of_folder(
@@ -187,22 +156,11 @@ _HARMLESS = re.compile(
 _SHOWN, _WIDTH = 5, 160
 
 
-@dataclass(frozen=True, slots=True)
-class LogLines:
-    """How many lines of a log speak of errors and warnings, and the first of them."""
+def scan(path: Path) -> tuple[str, list[str]]:
+    """Look through a log, a line at a time.
 
-    errors: int
-    warnings: int
-    first: list[str]
-
-    @property
-    def words(self) -> str:
-        """The counts in words."""
-        return f"{_counted(self.errors, 'error')}, {_counted(self.warnings, 'warning')}"
-
-
-def scan(path: Path) -> LogLines:
-    """Look through a log, a line at a time."""
+    Returns how many lines speak of errors and warnings, in words, and the first of them.
+    """
     found: Counter[str] = Counter()
     first: list[str] = []
     with path.open("rb") as stream:
@@ -219,8 +177,6 @@ def scan(path: Path) -> LogLines:
                     first.append(f"line {line.number}: {clean}")
         except Cut as cut:
             first.append(str(cut))
-    return LogLines(found["error"], found["warning"], first)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count or 'no'} {word} {'line' if count == 1 else 'lines'}"
+    counts = ((word, found[word]) for word in ("error", "warning"))
+    told = (f"{n or 'no'} {word} {'line' if n == 1 else 'lines'}" for word, n in counts)
+    return ", ".join(told), first

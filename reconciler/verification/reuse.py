@@ -60,14 +60,8 @@ class KeptOutputs:
 
     def command(self, stage: str) -> p.OutputsReused:
         """Return the command that records that they are reused."""
-        return p.OutputsReused.model_validate(
-            {
-                "stage": stage,
-                "attempt": self.attempt.id,
-                "outputs": self.attempt.results,
-                "inputs": self.attempt.inputs,
-            }
-        )
+        given = {"outputs": self.attempt.results, "inputs": self.attempt.inputs}
+        return p.OutputsReused.model_validate({"stage": stage, "attempt": self.attempt.id, **given})
 
 
 def kept_outputs(
@@ -86,9 +80,9 @@ def kept_outputs(
         lost = [file["path"] for file in one.results if file["path"] not in places]
         if not changed and not lost:
             return KeptOutputs(one, places)
-        why = f"other inputs than {one.id} had: {', '.join(changed)}" if changed else (
-            f"that outputs of {one.id} are kept no more, or were changed: {', '.join(lost)}"
-        )  # fmt: skip
+        why = f"other inputs than {one.id} had: {', '.join(changed)}"
+        if not changed:
+            why = f"that outputs of {one.id} are kept no more, or were changed: {', '.join(lost)}"
     return NothingToReuse(stage.id, why)
 
 
@@ -159,20 +153,17 @@ def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) 
         path = file["path"]
         if path not in places:
             raise NothingToReuse(stage.id, f"that {path} is kept no more")
-        _copy(jobs.root / places[path], jobs.root / path)
-        if not is_as(jobs.root / path, file):
+        source, target = jobs.root / places[path], jobs.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, symlinks=True)
+        else:
+            shutil.copy2(source, target)
+            with target.open("rb") as copied:
+                os.fsync(copied.fileno())
+        sync_folder(target.parent)
+        if not is_as(target, file):
             raise NothingToReuse(stage.id, f"that {path} changed while it was copied")
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, symlinks=True)
-    else:
-        shutil.copy2(source, target)
-        with target.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_folder(target.parent)
 
 
 def taken(

@@ -69,14 +69,11 @@ def verify(jobs: Jobs, stage: Stage) -> Verification:
     attempt = _attempt(jobs, stage)
     # By the clock that the outputs have their times from, which need not be this machine's.
     since = None if attempt is None else traces.known_launch(attempt)
-    found = [
-        check(
-            jobs.root, path, since, new=attempt is not None and bool(traces.is_new(attempt, path))
-        )
-        for path in stage.outputs
-    ]
-    checks = [check for checks, _ in found for check in checks]
-    checks += _logs(jobs, stage)
+    found = []
+    for path in stage.outputs:
+        new = attempt is not None and bool(traces.is_new(attempt, path))
+        found.append(check(jobs.root, path, since, new=new))
+    checks = [*(check for checks, _ in found for check in checks), *_logs(jobs, stage)]
     command = stage.parameters.get("verify")
     check_verdict(jobs, jobs.service.state(), stage)
     if command:
@@ -122,10 +119,10 @@ def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
     """Return what the logs of the job say, and those among the outputs."""
     own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
     paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
-    found = [(path, scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
+    found = [(path, *scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
     return [
-        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
-        for path, said in found
+        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=counts, findings=first)
+        for path, counts, first in found
     ]
 
 
@@ -194,13 +191,12 @@ def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
     criteria = outcome.state.stage(id_).success_criteria
     if not criteria or not done:
         return {}
-    verified = [one for one in done[0]["checks"] if one["name"] == "verify"]
-    if verified:
-        return {"criteria": criteria, "checked": f"by parameters.verify, {verified[0]['detail']}"}
-    others = len(done[0]["checks"])
-    files = f"; {others} checks of its files passed, which say nothing of the criteria"
+    checks = {one["name"]: one["detail"] for one in done[0]["checks"]}
+    if "verify" in checks:
+        return {"criteria": criteria, "checked": f"by parameters.verify, {checks['verify']}"}
+    files = f"; {len(checks)} checks of its files passed, which say nothing of the criteria"
     word = f"nothing checked them: they hold on the word of {done[0]['judged_by']}"
-    return {"criteria": criteria, "checked": word + (files if others else "")}
+    return {"criteria": criteria, "checked": word + (files if checks else "")}
 
 
 def settle(jobs: Jobs, stage: Stage) -> None:
@@ -212,7 +208,13 @@ def settle(jobs: Jobs, stage: Stage) -> None:
 def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
     """Return the command for a stage whose checks passed; raises `NeedsConsent` for a judge."""
     _needs_no_judge(stage, found, None)
-    _shows_something(stage, found)
+    if not found.decides:
+        command = f"wfctl stage complete {stage.id} --evidence TEXT"
+        raise NeedsConsent(
+            f"{stage.id}: it has no outputs, no parameters.verify and no success criteria, so "
+            f"nothing shows that it is done; somebody must say so: `{command}`.",
+            stage=stage.id,
+        )
     return _completed(jobs, stage, found, None)
 
 
@@ -262,15 +264,5 @@ def _needs_no_judge(stage: Stage, found: Verification, evidence: str | None) -> 
             f"has no parameters.verify; somebody must judge them: "
             f"`wfctl stage complete {stage.id} --evidence TEXT` or `wfctl stage fail {stage.id} "
             "--error TEXT`.",
-            stage=stage.id,
-        )
-
-
-def _shows_something(stage: Stage, found: Verification) -> None:
-    if not found.decides:
-        command = f"wfctl stage complete {stage.id} --evidence TEXT"
-        raise NeedsConsent(
-            f"{stage.id}: it has no outputs, no parameters.verify and no success criteria, so "
-            f"nothing shows that it is done; somebody must say so: `{command}`.",
             stage=stage.id,
         )

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.attempt.markers import ObservedAttempt
 from reconciler.far import ask
-from reconciler.far.answer import read
+from reconciler.far.ask import read
 from reconciler.host.program import Listed, is_held
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]

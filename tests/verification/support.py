@@ -6,8 +6,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from reconciler.verification.file_types import FileReading
-from reconciler.verification.output_checks import read_output
+from reconciler.verification.file_types import FileReading, read_output
 
 ARRAYS = Path(__file__).parent / "arrays"
 

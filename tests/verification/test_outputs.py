@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.verification import file_types
-from reconciler.verification.output_checks import READERS, read_output
-from reconciler.verification.outputs import npy
+from reconciler.verification.file_types import READERS, read_output
 from tests.verification.support import ARRAYS, picture, read
 
 WHOLE: dict[str, bytes | str] = {
@@ -108,7 +107,7 @@ def test_an_array_of_objects_is_never_unpickled() -> None:
 def test_an_array_that_was_cut_off_anywhere_is_found_out(path: Path) -> None:
     """After each of its bytes."""
     whole = path.read_bytes()
-    reader = npy.read_archive if path.suffix == ".npz" else npy.read
+    reader = file_types.read_npz if path.suffix == ".npz" else file_types.read_npy
     for size in range(0, len(whole), 7):
         assert reader(io.BytesIO(whole[:size])).problem is not None
 
