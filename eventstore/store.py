@@ -117,15 +117,6 @@ class Cargo(NamedTuple):
     folds: Sequence[StoredFold] = ()
 
 
-class Command(NamedTuple):
-    """A claimed command and the versions that it recorded; none if first is after last."""
-
-    stream: str
-    digest: str
-    first_version: int
-    last_version: int
-
-
 def is_met(expected: int | Expected, found: int) -> bool:
     """Whether a stream at version `found` (0: none) is as expected."""
     if isinstance(expected, int):
@@ -142,7 +133,7 @@ def require_version(stream: str, expected: int | Expected, found: int) -> None:
         raise WrongExpectedVersion(stream, demand, found)
 
 
-def require_same(claim: Claim, known: Command, stream: str | None = None) -> None:
+def require_same(claim: Claim, known: Claimed, stream: str | None = None) -> None:
     """Raises CommandConflict unless the claim is the known command's."""
     if claim.digest != known.digest or stream not in (None, known.stream):
         raise CommandConflict(claim.command_id, known.stream)
@@ -237,13 +228,13 @@ class EventStore:
         for event in events:
             self._schema.check_new(event)
 
-    def _answer(self, known: Command) -> Appended:
+    def _answer(self, known: Claimed) -> Appended:
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
         return Appended(tuple(found), True)
 
-    def _known(self, command_id: str) -> Command | None:
+    def _known(self, command_id: str) -> Claimed | None:
         rows = self._fetch(self._sql.command, (command_id,))
-        return Command(*rows[0]) if rows else None
+        return Claimed(command_id, *rows[0]) if rows else None
 
     def claimed(self, claim: Claim) -> Appended | None:
         """The first answer to a command, None if it is new. Raises CommandConflict."""

@@ -26,7 +26,7 @@ from eventstore.store import (
     Appended,
     Cargo,
     Claim,
-    Command,
+    Claimed,
     EventStore,
     Expected,
     require_same,
@@ -290,7 +290,7 @@ class PostgresStore(EventStore):
         lost, done = self._server.lasting(
             lambda c: (next(tries), self._append(c, stream, events, expected, claim))
         )
-        return self._answer(done, events if lost else ()) if isinstance(done, Command) else done
+        return self._answer(done, events if lost else ()) if isinstance(done, Claimed) else done
 
     def _require_writable(self) -> None:
         if self._read_only or self._closed:
@@ -306,7 +306,7 @@ class PostgresStore(EventStore):
         events: Sequence[NewEvent],
         expected: int | Expected,
         claim: Claim,
-    ) -> Appended | Command:
+    ) -> Appended | Claimed:
         """At once where the stream's head is known and nobody is in the way, else in turn.
 
         Who found others there waits in line the next time too, and does not try first.
@@ -323,7 +323,7 @@ class PostgresStore(EventStore):
         row = take_turn(connection, self._sql, stream, claim) or (None,) * 7
         _, version, hash_, *command = row
         if command[0] is not None:
-            first = Command(*command)
+            first = Claimed(claim.command_id, *command)
             require_same(claim, first, stream)
             return first
         after = Link(version, hash_) if version else START
@@ -349,7 +349,7 @@ class PostgresStore(EventStore):
         decode = self._schema.decode
         return Appended((decode(n, hash_, text) for n, (*_, hash_, text) in numbered), False)
 
-    def _answer(self, known: Command, lost: Sequence[NewEvent] = ()) -> Appended:
+    def _answer(self, known: Claimed, lost: Sequence[NewEvent] = ()) -> Appended:
         """The first answer; it is no repetition of what was recorded here and its news `lost`."""
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
         events = tuple(found)

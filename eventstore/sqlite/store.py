@@ -33,7 +33,6 @@ from eventstore.store import (
     Cargo,
     Claim,
     Claimed,
-    Command,
     EventStore,
     Expected,
     require_same,
@@ -156,7 +155,7 @@ class SqliteStore(EventStore):
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             found = cursor.execute(self._sql.command, (claim.command_id,)).fetchone()
             if found is not None:
-                known = Command(*found)
+                known = Claimed(claim.command_id, *found)
                 require_same(claim, known, stream)
                 return self._answer(known)
             require_version(stream, expected, tip.version)

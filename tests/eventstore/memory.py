@@ -16,7 +16,6 @@ from eventstore.store import (
     Cargo,
     Claim,
     Claimed,
-    Command,
     EventStore,
     Expected,
     Head,
@@ -38,7 +37,7 @@ class MemoryStore(EventStore):
         self._log: list[StoredRow] = []
         self._streams: defaultdict[str, list[StoredRow]] = defaultdict(list)
         self._event_ids: set[str] = set()
-        self._commands: dict[str, Command] = {}
+        self._commands: dict[str, Claimed] = {}
         self._folds: dict[tuple[str, str], StoredFold] = {}
         self._refusals: list[Refusal] = []
 
@@ -70,8 +69,8 @@ class MemoryStore(EventStore):
         sealed, end = seal(events, after, marked)
         self._require_new_ids(stream, events)
         rows = [self._store(link) for link in sealed]
-        self._commands[claim.command_id] = Command(
-            stream, claim.digest, after.version + 1, end.version
+        self._commands[claim.command_id] = Claimed(
+            claim.command_id, stream, claim.digest, after.version + 1, end.version
         )
         return tuple(self._decode(row) for row in rows)
 
@@ -144,7 +143,7 @@ class MemoryStore(EventStore):
     def commands(self) -> Iterator[Claimed]:
         """See EventStore."""
         self._require_open()
-        return (Claimed(id_, *self._commands[id_]) for id_ in sorted(self._commands))
+        return (self._commands[id_] for id_ in sorted(self._commands))
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""
@@ -158,7 +157,7 @@ class MemoryStore(EventStore):
             self._log.append(row)
             self._streams[row.stream].append(row)
             self._event_ids.add(row.event_id)
-        self._commands |= {command.command_id: Command(*command[1:]) for command in cargo.commands}
+        self._commands |= {command.command_id: command for command in cargo.commands}
         self._refusals += cargo.refusals
         self._folds |= {(fold.stream, fold.reducer): fold for fold in cargo.folds}
 
