@@ -174,7 +174,7 @@ def record(service: Service, planned: Planned) -> None:
     """Record what the rules would let happen one by one, at once."""
     service.log.store.append(
         service.log.stream,
-        service.new_events(service.state(), planned),
+        service.writer.new_events(planned, [service.state().session.count] * len(planned)),
         expected=Expected.STREAM_EXISTS,
         claim=Claim(new_id(), new_id()),
     )

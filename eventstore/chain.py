@@ -279,12 +279,8 @@ class Frontier:
         """Yield each range that begins with one of the peaks and ends with the tree."""
         first = self.size
         for number in range(len(self.peaks) - 1, -1, -1):
-            first -= 1 << _low_bit(first)
+            first -= first & -first
             yield (first, self.size), _folded(self.peaks[number:])
-
-
-def _low_bit(number: int) -> int:
-    return (number & -number).bit_length() - 1
 
 
 def _folded(peaks: Sequence[bytes]) -> bytes:

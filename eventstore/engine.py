@@ -25,12 +25,7 @@ def open_log(
     """
     if isinstance(address, Path):
         return open_store(
-            address,
-            schema=schema,
-            clock=clock,
-            read_only=read_only,
-            as_is=as_is,
-            journal=journal,
+            address, schema=schema, clock=clock, read_only=read_only, as_is=as_is, journal=journal
         )
     if not is_server(address):
         raise ValueError(f"expected the URL of a server, found {address.partition(':')[0]!r}")

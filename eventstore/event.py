@@ -56,30 +56,22 @@ def _is_actor(value: Any) -> bool:
     return named and _is_name(value["kind"]) and _is_name(value["name"])
 
 
-def _is_session(value: Any) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= _MAX_NUMBER)
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_NUMBER
 
 
-def _is_schema_version(value: Any) -> bool:
-    return type(value) is int and 0 < value <= _MAX_NUMBER
-
-
-def _is_object(value: Any) -> bool:
-    return type(value) is dict
-
-
-_PARTS = (
-    ("data", _is_object, "an object"),
+_PARTS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("data", lambda value: type(value) is dict, "an object"),
     ("occurred_at", _is_moment, "a UTC time such as 2026-03-31T10:00:00.000000Z"),
     ("recorded_at", _is_moment, "a UTC time such as 2026-03-31T10:00:00.000000Z"),
     ("utc_offset", _is_offset, "an offset such as +02:00"),
     ("actor", _is_actor, "an object with a kind and a name"),
-    ("session", _is_session, "a number or null"),
+    ("session", lambda value: value is None or _is_number(value), "a number or null"),
     ("event_id", _is_name, "a text"),
     ("command_id", _is_name, "a text"),
     ("causation_id", _is_text_or_nothing, "a text or null"),
     ("correlation_id", _is_text_or_nothing, "a text or null"),
-    ("schema_version", _is_schema_version, "a number from 1 on"),
+    ("schema_version", lambda value: _is_number(value) and value > 0, "a number from 1 on"),
 )
 
 
@@ -167,6 +159,11 @@ class NewEvent(NamedTuple):
     occurred_at: str
 
 
+def _part(name: str) -> Any:
+    """A part of an event's envelope, as an attribute of the event."""
+    return property(lambda event: event.body[name])
+
+
 class RecordedEvent:
     """An event of the log, its data lifted to the current schema version.
 
@@ -185,81 +182,40 @@ class RecordedEvent:
         """What is read in place of the event where it counts for nothing."""
         return RecordedEvent(self.position, self.hash, set_aside(self.body, why))
 
-    @property
-    def stream(self) -> str:
-        """Name of the stream."""
-        return self.body["stream"]  # type: ignore[no-any-return]
-
-    @property
-    def version(self) -> int:
-        """Place in its stream: 1, 2, … without a gap."""
-        return self.body["version"]  # type: ignore[no-any-return]
-
-    @property
-    def event_id(self) -> str:
-        """Identity of the event, unique in the database."""
-        return self.body["event_id"]  # type: ignore[no-any-return]
-
-    @property
-    def type(self) -> str:
-        """Stable name such as `stage.completed`."""
-        return self.body["type"]  # type: ignore[no-any-return]
-
-    @property
-    def schema_version(self) -> int:
-        """Schema version of `data` as it is here, after lifting."""
-        return self.body["schema_version"]  # type: ignore[no-any-return]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """What the event says, in its current schema version."""
-        return self.body["data"]  # type: ignore[no-any-return]
+    #: Name of the stream.
+    stream: str = _part("stream")
+    #: Place in its stream: 1, 2, … without a gap.
+    version: int = _part("version")
+    #: Identity of the event, unique in the database.
+    event_id: str = _part("event_id")
+    #: Stable name such as `stage.completed`.
+    type: str = _part("type")
+    #: Schema version of `data` as it is here, after lifting.
+    schema_version: int = _part("schema_version")
+    #: What the event says, in its current schema version.
+    data: dict[str, Any] = _part("data")
+    #: Number of the session it belongs to.
+    session: int | None = _part("session")
+    #: Idempotency key of the command that appended it.
+    command_id: str = _part("command_id")
+    #: Identity of the event or command that caused it.
+    causation_id: str | None = _part("causation_id")
+    #: What it shares with others of one conversation.
+    correlation_id: str | None = _part("correlation_id")
+    #: When it was so, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
+    occurred_at: str = _part("occurred_at")
+    #: When the log learned it, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
+    recorded_at: str = _part("recorded_at")
+    #: The writer's local offset at `recorded_at`, such as `+02:00`.
+    utc_offset: str = _part("utc_offset")
+    #: Hash of the version before, 64 zeros for version 1.
+    prev_hash: str = _part("prev_hash")
 
     @property
     def actor(self) -> Actor:
         """Who caused it."""
         actor = self.body["actor"]
         return Actor(actor["kind"], actor["name"])
-
-    @property
-    def session(self) -> int | None:
-        """Number of the session it belongs to."""
-        return self.body["session"]  # type: ignore[no-any-return]
-
-    @property
-    def command_id(self) -> str:
-        """Idempotency key of the command that appended it."""
-        return self.body["command_id"]  # type: ignore[no-any-return]
-
-    @property
-    def causation_id(self) -> str | None:
-        """Identity of the event or command that caused it."""
-        return self.body["causation_id"]  # type: ignore[no-any-return]
-
-    @property
-    def correlation_id(self) -> str | None:
-        """What it shares with others of one conversation."""
-        return self.body["correlation_id"]  # type: ignore[no-any-return]
-
-    @property
-    def occurred_at(self) -> str:
-        """When it was so, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""
-        return self.body["occurred_at"]  # type: ignore[no-any-return]
-
-    @property
-    def recorded_at(self) -> str:
-        """When the log learned it, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""
-        return self.body["recorded_at"]  # type: ignore[no-any-return]
-
-    @property
-    def utc_offset(self) -> str:
-        """The writer's local offset at `recorded_at`, such as `+02:00`."""
-        return self.body["utc_offset"]  # type: ignore[no-any-return]
-
-    @property
-    def prev_hash(self) -> str:
-        """Hash of the version before, 64 zeros for version 1."""
-        return self.body["prev_hash"]  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RecordedEvent):
@@ -304,5 +260,22 @@ def instants(clock: Callable[[], datetime]) -> Clock:
 HEAD = "0004"
 # "wfct" in ASCII: how a SQLite file says whose it is.
 APPLICATION_ID = 0x77666374
+#: The triggers that the migrations make in a SQLite file, each on one line. A command of one event
+#: that bears its id is claimed by that event, so that an append writes a page less. Nobody claims
+#: it a second time with a row among the commands.
+TRIGGERS = (
+    *(
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, '{table} are append-only'); END"
+        for table in ("events", "commands", "refusals")
+        for verb in ("update", "delete")
+    ),
+    (
+        "CREATE TRIGGER commands_claimed_once BEFORE INSERT ON commands BEGIN "
+        "SELECT RAISE(ABORT, 'the command is claimed by its event') WHERE EXISTS ( "
+        "SELECT 1 FROM events WHERE event_id = NEW.command_id AND command_digest IS NOT NULL); "
+        "END"
+    ),
+)
 # How a PostgreSQL database says it: the comment on the table of events.
 MARK = "wfctl event log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from errno import EFBIG, EINVAL, EISDIR
@@ -40,6 +41,15 @@ def open_lock(path: Path, home: Path | None = None) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def granted(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Whether a lock on an open file is given at once; it is held then."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def make_file(path: Path) -> None:

@@ -1,9 +1,12 @@
 """The tables. What a migration builds and what these build is the same, by test."""
 
+from typing import Any
+
 from sqlalchemy import (
     DDL,
     BigInteger,
     Column,
+    Double,
     Integer,
     LargeBinary,
     MetaData,
@@ -12,86 +15,73 @@ from sqlalchemy import (
     UniqueConstraint,
     event,
 )
+from sqlalchemy.types import TypeEngine
 
-from eventstore.event import APPLICATION_ID, MARK
+from eventstore.event import APPLICATION_ID, MARK, TRIGGERS
 
-# SQLite numbers rows by itself only for a column declared exactly INTEGER.
-_POSITION = BigInteger().with_variant(Integer(), "sqlite")
+_TYPES: dict[str, TypeEngine[Any]] = {
+    "": Text(),
+    # SQLite numbers rows by itself only for a column declared exactly INTEGER.
+    "number": BigInteger().with_variant(Integer(), "sqlite"),
+    # Names in the order of their bytes on every engine, whatever language a server speaks.
+    "name": Text().with_variant(Text(collation="C"), "postgresql"),
+    "int": BigInteger(),
+    "real": Double(),
+    "bytes": LargeBinary(),
+}
 
-# Names in the order of their bytes on every engine, whatever language a server speaks.
-_NAME = Text().with_variant(Text(collation="C"), "postgresql")
+
+def columns(words: str) -> list[Column[Any]]:
+    """The columns that words name: `NAME`, `NAME:TYPE`, of the primary key `*`, never null `!`.
+
+    A released migration is read by this: a word that was meant once always means the same.
+    """
+    return [_column(word.rstrip("*!"), word[-1]) for word in words.split()]
+
+
+def _column(word: str, mark: str) -> Column[Any]:
+    name, _, type_ = word.partition(":")
+    return Column(
+        name,
+        _TYPES[type_],
+        primary_key=mark == "*",
+        nullable=mark not in "*!",
+        autoincrement="auto" if type_ == "number" else False,
+    )
+
 
 metadata = MetaData()
 
+# The body is text on every engine: a JSON type would not give back the bytes that were hashed.
 events = Table(
     "events",
     metadata,
-    Column("position", _POSITION, primary_key=True),
-    Column("stream", _NAME, nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("event_id", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("recorded_at", Text, nullable=False),
-    Column("hash", Text, nullable=False),
-    # Text on every engine: a JSON type would not give back the bytes that were hashed.
-    Column("body", Text, nullable=False),
+    *columns("position:number* stream:name! version:int! event_id! type! recorded_at! hash! body!"),
     UniqueConstraint("stream", "version", name="events_stream_version"),
     UniqueConstraint("event_id", name="events_event_id"),
 )
-
 commands = Table(
     "commands",
     metadata,
-    Column("command_id", _NAME, primary_key=True),
-    Column("stream", _NAME, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("first_version", BigInteger, nullable=False),
-    Column("last_version", BigInteger, nullable=False),
+    *columns("command_id:name* stream:name! digest! first_version:int! last_version:int!"),
     sqlite_with_rowid=False,
 )
-
 refusals = Table(
     "refusals",
     metadata,
-    Column("id", _POSITION, primary_key=True),
-    Column("at", Text, nullable=False),
-    Column("stream", _NAME, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("command", Text, nullable=False),
-    Column("code", Text, nullable=False),
-    Column("message", Text, nullable=False),
-    Column("data", Text, nullable=False),
+    *columns("id:number* at! stream:name! actor! command! code! message! data!"),
 )
-
 folds = Table(
     "folds",
     metadata,
-    Column("stream", _NAME, primary_key=True),
-    Column("reducer", Text, primary_key=True),
-    Column("reducer_version", BigInteger, nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("state", LargeBinary, nullable=False),
+    *columns("stream:name* reducer* reducer_version:int! version:int! state:bytes!"),
 )
-
-_KEPT = ("events", "commands", "refusals")
 
 _SQLITE = (
-    *(
-        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
-        f"BEGIN SELECT RAISE(ABORT, '{table} are append-only'); END"
-        for table in _KEPT
-        for verb in ("update", "delete")
-    ),
-    # A command of one event that bears its id is claimed by that event, so that an append writes a
-    # page less. Nobody claims it a second time with a row among the commands.
     "ALTER TABLE events ADD COLUMN command_digest TEXT",
-    """CREATE TRIGGER commands_claimed_once BEFORE INSERT ON commands BEGIN
-  SELECT RAISE(ABORT, 'the command is claimed by its event') WHERE EXISTS (
-    SELECT 1 FROM events WHERE event_id = NEW.command_id AND command_digest IS NOT NULL);
-END""",
+    *TRIGGERS,
     f"PRAGMA application_id = {APPLICATION_ID}",
 )
-
 _FUNCTION = "CREATE FUNCTION {}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$"
 _POSTGRESQL = (
     _FUNCTION.format("events", "RAISE EXCEPTION 'events are append-only'"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -10,6 +11,8 @@ from eventstore.chain import START, Link, Schema, digest
 from eventstore.errors import DamagedEvent, SchemaError
 
 _CLAIMS_AT_ONCE = 500
+#: The kinds of value in the columns of a claim.
+CLAIM = (str, str, str, int, int)
 
 
 class StoredRow(NamedTuple):
@@ -81,12 +84,7 @@ def findings(
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
         yield from _of_stream(name, source, schema, anchors.get(name, START))
-    if stream is None:
-        yield from _of_positions(source)
-
-
-def _of_positions(source: RowSource) -> Iterator[Finding]:
-    count, last = source.extent()
+    count, last = source.extent() if stream is None else (0, 0)
     if count != last:
         message = f"expected {last} events up to position {last}, found {count}"
         yield Finding(None, None, None, "missing", message)
@@ -118,14 +116,10 @@ def _of_stream(stream: str, source: RowSource, schema: Schema, anchor: Link) -> 
         if _well_typed(row):
             before = _Before(stream, Link(row.version, row.hash), row.position)
     yield from _of_claims(sound, source)
-    yield from _of_end(before, anchor)
-
-
-def _of_end(before: _Before, anchor: Link) -> Iterator[Finding]:
     end = before.link.version
     if end < anchor.version:
         message = f"expected at least version {anchor.version}, found the end at {end}"
-        yield Finding(before.stream, end + 1, None, "cut_tail", message)
+        yield Finding(stream, end + 1, None, "cut_tail", message)
 
 
 def _of_claims(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding]:
@@ -194,7 +188,11 @@ def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> It
         message = f"expected a position after {before.position}, found {row.position}"
         yield _finding(row, "order", message)
     if not {one.kind for one in wrong} & {"altered", "malformed"}:
-        yield from _of_schema(row, schema)
+        # What the program sets aside, only those can list who fold.
+        try:
+            schema.event(row.position, row.hash, orjson.loads(row.text))
+        except (SchemaError, DamagedEvent) as error:
+            yield _finding(row, "undecodable", error.message)
     if row.version == anchor.version and row.hash != anchor.hash:
         yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
 
@@ -207,9 +205,56 @@ def _envelope(text: str) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _of_schema(row: StoredRow, schema: Schema) -> Iterator[Finding]:
-    """What this program cannot read; what it sets aside, only those can list who fold."""
+# Letters of a command's id.
+_LONGEST = 1000
+
+
+def fault_of_claim(row: tuple[Any, ...]) -> str | None:
+    """Why a row is no claim: its command, stream, digest, versions, and the texts at both."""
+    *claim, first, last = row
+    if not all(map(isinstance, claim, CLAIM)):
+        return "expected texts and numbers, found another kind of value"
+    command, _, _, begin, end = claim
+    if not 0 < len(command) <= _LONGEST or "\0" in command:
+        return f"expected an id of 1 to {_LONGEST:,} letters, found {len(command):,}"
+    if begin > end:
+        return None  # a command that recorded nothing
+    for version, text in ((begin, first), (end, last)):
+        found = _command_of(text)
+        if found is None:
+            return f"it claims version {version}, which does not exist"
+        if found != command:
+            return f"it claims version {version}, which is of command {found!r:.80}"
+    return None
+
+
+def _command_of(text: Any) -> str | None:
+    """The command of an event by its text; None where there is no text."""
+    if text is None:
+        return None
     try:
-        schema.event(row.position, row.hash, orjson.loads(row.text))
-    except (SchemaError, DamagedEvent) as error:
-        yield _finding(row, "undecodable", error.message)
+        body = orjson.loads(text)
+    except (ValueError, TypeError):
+        body = None
+    return str(body.get("command_id")) if isinstance(body, dict) else "(no event)"
+
+
+def refused(row: tuple[Any, ...]) -> tuple[Any, ...] | str:
+    """The parts of a refusal from the columns of a row, or why they cannot be those of one."""
+    *texts, data = row
+    if not all(isinstance(text, str) for text in row):
+        return "expected texts, found another kind of value"
+    try:
+        datetime.fromisoformat(texts[0])
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return "expected texts, found bytes that are not text"
+    except ValueError:
+        return f"expected a time, found {texts[0]!r:.80}"
+    try:
+        said = orjson.loads(data)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return f"expected an object of JSON as its data, found {data!r:.80}"
+    return (*texts, said)

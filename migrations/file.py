@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, event
-from sqlalchemy import Engine as Alchemy
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -21,43 +20,38 @@ class DatabaseFile:
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
+        self.place = str(path)
         self._wait = wait
-
-    @property
-    def place(self) -> str:
-        """See Engine."""
-        return str(self.path)
-
-    def exists(self) -> bool:
-        """See Engine."""
-        return self.path.exists()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """See Engine."""
+        """One transaction, in turn with other migrations."""
         with suppress(OSError):  # SQLite says better what is in the way
             make_file(self.path)
-        engine = _engine(lambda: connect(self.path, "mode=rwc", self._wait))
+        with self._engine(lambda: connect(self.path, "mode=rwc", self._wait)) as engine:
 
-        @event.listens_for(engine, "begin")
-        def _begin(connection: Connection) -> None:
-            # The driver would begin only at the first row written, after tables were made.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            @event.listens_for(engine, "begin")
+            def _begin(connection: Connection) -> None:
+                # The driver would begin only at the first row written, after tables were made.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-        with self._translated(engine), engine.begin() as connection:
-            yield connection
+            with engine.begin() as connection:
+                yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """See Engine."""
-        engine = _engine(lambda: unidentified_reader(self.path, self._wait))
-        with self._translated(engine), engine.connect() as connection:
+        """A connection that changes nothing and makes nobody wait."""
+        with (
+            self._engine(lambda: unidentified_reader(self.path, self._wait)) as engine,
+            engine.connect() as connection,
+        ):
             yield connection
 
     @contextmanager
-    def _translated(self, engine: Alchemy) -> Iterator[None]:
+    def _engine(self, creator: Callable[[], sqlite3.Connection]) -> Iterator[Engine]:
+        engine = create_engine("sqlite://", creator=creator, poolclass=NullPool)
         try:
-            yield
+            yield engine
         except DBAPIError as error:
             if isinstance(error.orig, sqlite3.Error):
                 raise meaning(error.orig, self.path, self._wait) from error
@@ -68,13 +62,9 @@ class DatabaseFile:
             engine.dispose()
 
     def require_ours(self, connection: Connection) -> None:
-        """See Engine."""
+        """Raise NotOurs for a database with tables of somebody else's."""
         tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
         application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
         if tables and application != APPLICATION_ID:
             found = f"application id {application:#x} instead of {APPLICATION_ID:#x}"
             raise NotOurs(self.path, found)
-
-
-def _engine(creator: Callable[[], sqlite3.Connection]) -> Alchemy:
-    return create_engine("sqlite://", creator=creator, poolclass=NullPool)

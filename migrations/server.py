@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, create_engine, text
-from sqlalchemy import Engine as Alchemy
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -26,20 +25,12 @@ class ServerDatabase:
 
     def __init__(self, address: str, wait: float) -> None:
         self.address = address
+        self.place = public(address)
         self._wait = wait
-
-    @property
-    def place(self) -> str:
-        """See Engine."""
-        return public(self.address)
-
-    def exists(self) -> bool:
-        """See Engine."""
-        return True
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """See Engine."""
+        """One transaction, in turn with other migrations."""
         with self._engine() as engine, engine.begin() as connection:
             milliseconds = f"{max(1, round(self._wait * 1000))}"
             setting = text("SELECT set_config('lock_timeout', :wait, true)")
@@ -49,13 +40,13 @@ class ServerDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """See Engine."""
+        """A connection that changes nothing and makes nobody wait."""
         with self._engine() as engine, engine.connect() as connection:
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
             yield connection
 
     @contextmanager
-    def _engine(self) -> Iterator[Alchemy]:
+    def _engine(self) -> Iterator[Engine]:
         engine = create_engine(
             "postgresql+psycopg://",
             creator=lambda: connect(self.address, autocommit=False),
@@ -71,7 +62,7 @@ class ServerDatabase:
             engine.dispose()
 
     def require_ours(self, connection: Connection) -> None:
-        """See Engine."""
+        """Raise NotOurs for a database with tables of somebody else's, or of another encoding."""
         encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
         if encoding != "UTF8":
             raise NotOurs(self.place, f"a database in the encoding {encoding} instead of UTF8")

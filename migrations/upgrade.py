@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from alembic import command
 from alembic.config import Config
@@ -16,36 +15,16 @@ from eventstore.event import HEAD
 from eventstore.private import is_server
 from migrations.file import DatabaseFile
 
+if TYPE_CHECKING:
+    from migrations.server import ServerDatabase
 
-class Engine(Protocol):
-    """One database."""
-
-    @property
-    def place(self) -> str:
-        """Its path or URL, without a password."""
-        ...
-
-    def exists(self) -> bool:
-        """Whether there is anything to read."""
-        ...
-
-    def writing(self) -> AbstractContextManager[Connection]:
-        """One transaction, in turn with other migrations."""
-        ...
-
-    def reading(self) -> AbstractContextManager[Connection]:
-        """A connection that changes nothing and makes nobody wait."""
-        ...
-
-    def require_ours(self, connection: Connection) -> None:
-        """Raises NotOurs for a database with tables of somebody else's."""
-        ...
+    Database = DatabaseFile | ServerDatabase
 
 
 WAIT = 30.0
 
 
-def database_of(address: Path | str, wait: float = WAIT) -> Engine:
+def database_of(address: Path | str, wait: float = WAIT) -> Database:
     """The database at a path or URL; `wait` bounds the wait for others, in seconds."""
     if isinstance(address, str) and is_server(address):
         from migrations.server import ServerDatabase  # its driver may not be installed
@@ -64,10 +43,9 @@ def upgrade(address: Path | str, *, wait: float = WAIT, scripts: Path = SCRIPTS)
     `scripts` is the folder of Alembic's environment.
     Raises NotOurs, NewerDatabase, StoreBusy, StoreUnwritable, StoreDamaged, StoreUnreachable.
     """
-    engine = database_of(address, wait)
-    with engine.writing() as connection:
-        engine.require_ours(connection)
-        _require_known(engine, _revision(connection))
+    database = database_of(address, wait)
+    with database.writing() as connection:
+        _known(database, connection)
         config = Config()
         config.set_main_option("script_location", str(scripts))
         config.attributes["connection"] = connection
@@ -80,20 +58,20 @@ def current(address: Path | str, *, wait: float = WAIT) -> str | None:
 
     Takes no lock that a writer waits for, and changes nothing. Raises as `upgrade` does.
     """
-    engine = database_of(address, wait)
-    if not engine.exists():
+    database = database_of(address, wait)
+    if isinstance(database, DatabaseFile) and not database.path.exists():
         return None
-    with engine.reading() as connection:
-        engine.require_ours(connection)
-        found = _revision(connection)
-        _require_known(engine, found)
-        return found
+    with database.reading() as connection:
+        return _known(database, connection)
 
 
 def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _require_known(engine: Engine, found: str | None) -> None:
+def _known(database: Database, connection: Connection) -> str | None:
+    database.require_ours(connection)
+    found = _revision(connection)
     if found is not None and found > HEAD:
-        raise NewerDatabase(engine.place, found, HEAD)
+        raise NewerDatabase(database.place, found, HEAD)
+    return found

@@ -62,18 +62,17 @@ class NoRoot(Worded, ServiceError):
     start: Path
 
 
-class RootExists(ServiceError):
+class RootExists(Worded, ServiceError):
     """The folder holds a workflow already."""
 
     code = "already_exists"
+    text = "{root} holds the workflow {_named} already; a root holds one. `wfctl status` shows it."
+    root: Path
+    workflow: str | None
 
-    def __init__(self, root: Path, workflow: str | None) -> None:
-        super().__init__(
-            f"{root} holds the workflow {workflow or '(unfinished init)'} already; a root holds "
-            "one. `wfctl status` shows it.",
-            root=str(root),
-            workflow=workflow,
-        )
+    @property
+    def _named(self) -> str:
+        return self.workflow or "(unfinished init)"
 
 
 class WorkflowExists(Worded, ServiceError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +19,6 @@ from eventstore.chain import Schema
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.event import Clock
-from eventstore.memory import MemoryStore
 from eventstore.private import is_server, public
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant, steps
@@ -137,11 +136,7 @@ def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run:
     if not dry_run:
         with closing(made_at(target)) as store:
             return copied(source, store, only=only)
-    try:
-        there = _reader(target)
-    except DatabaseMissing:
-        there = MemoryStore(schema=SCHEMA, clock=system_instant)
-    with closing(there) as store:
+    with suppress(DatabaseMissing), closing(_reader(target)) as store:
         require_vacant(source, store, only)
     return _survey(source, only)
 

@@ -71,7 +71,7 @@ def agreed(service: Any, decision: Decision, line: str, key: Path | None) -> tup
     try:
         return decided(service, decision.command, decision.subject, decision.text, consenter_for)
     except NeedsConsent as refusal:
-        service.record_refusal([decision.command], refusal)
+        service.writer.record_refusal([decision.command], refusal)
         raise
 
 

@@ -75,10 +75,6 @@ def _is_lost(error: psycopg.Error) -> bool:
     return said_nothing or severity in ("FATAL", "PANIC")
 
 
-def _unreachable(error: psycopg.Error, address: str) -> StoreUnreachable:
-    return StoreUnreachable(public(address), _reason(error))
-
-
 def _reason(error: psycopg.Error) -> str:
     return str(error).strip().partition("\n")[0]
 
@@ -96,7 +92,7 @@ def meaning(error: psycopg.Error, address: str, wait: float) -> EventStoreError:
     if isinstance(error, _NO_VALUE):
         return InvalidData("a text for PostgreSQL", reason)
     if isinstance(error, psycopg.OperationalError):
-        return _unreachable(error, address)
+        return StoreUnreachable(place, reason)
     if isinstance(error, psycopg.ProgrammingError | psycopg.InterfaceError):
         raise error
     return StoreDamaged(place, reason)
@@ -146,11 +142,10 @@ class ServerConnection:
         connection = connect(self.address)
         try:
             self._identify(connection)
-        except psycopg.Error as error:
+        except BaseException as error:
             connection.close()
-            raise meaning(error, self.address, self.wait) from error
-        except BaseException:
-            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise meaning(error, self.address, self.wait) from error
             raise
         return connection
 
@@ -197,18 +192,15 @@ class ServerConnection:
         except psycopg.Error as error:
             if _is_lost(error):
                 self._connection.close()
-                raise _unreachable(error, self.address) from error
+                raise StoreUnreachable(public(self.address), _reason(error)) from error
             raise meaning(error, self.address, self.wait) from error
         finally:
             self._end_transaction()
 
     def _end_transaction(self) -> None:
         """Nothing half done may stay: not after an error, not after a keyboard interrupt."""
-        connection = self._connection
-        if (
-            connection.closed
-            or connection.info.transaction_status is driver.pq.TransactionStatus.IDLE
-        ):
+        connection, idle = self._connection, driver.pq.TransactionStatus.IDLE
+        if connection.closed or connection.info.transaction_status is idle:
             return
         try:
             connection.execute("ROLLBACK")

@@ -16,17 +16,18 @@ from eventstore.errors import (
     StoreDamaged,
     StoreUnreachable,
 )
-from eventstore.event import Clock, NewEvent, RecordedEvent
+from eventstore.event import Clock, NewEvent
 from eventstore.intake import in_the_way, unpacked
 from eventstore.postgres.connection import ServerConnection, foreign_rules, require_own_rules
 from eventstore.postgres.driver import psycopg
 from eventstore.private import public
-from eventstore.sql import CLAIMED, EVENT, SqlStore, Statements
+from eventstore.sql import CLAIMED, EVENT, Statements
 from eventstore.store import (
     Appended,
     Cargo,
     Claim,
-    Command,
+    Claimed,
+    EventStore,
     Expected,
     require_same,
     require_version,
@@ -110,11 +111,6 @@ class PendingAppend(NamedTuple):
     after: Link
     marked: Stamp
 
-    @property
-    def stream(self) -> str:
-        """The name of the stream."""
-        return self.marked[0]
-
     def sealed(self) -> list[Sealed]:
         """The events as links of the stream's chain. Raises InvalidData."""
         return seal(self.events, self.after, self.marked)[0]
@@ -126,11 +122,6 @@ class PendingAppend(NamedTuple):
             events = self.events[first : first + _SEALED_AT_ONCE]
             part, after = seal(events, after, self.marked)
             yield from part
-
-
-def is_short(number: int) -> bool:
-    """Whether one statement can hold an entry of so many events."""
-    return 0 < number < _MANY
 
 
 class Committed(NamedTuple):
@@ -174,9 +165,16 @@ def record_in_turn(
     CommandConflict, InvalidData.
     """
     try:
-        if is_short(len(entry.events)):
-            return _inserted(connection, entry)
-        return _copied(connection, sql, entry)
+        if not 0 < len(entry.events) < _MANY:
+            return _copied(connection, sql, entry)
+        # All in one go, as everybody waits meanwhile: the server itself numbers the events.
+        sealed = entry.sealed()
+        with connection.pipeline():
+            connection.execute(LOG_TURN)
+            done = connection.execute(_at_once(len(sealed)), _parameters(entry, sealed))
+            connection.execute("COMMIT")
+        row = done.fetchone()
+        return None if row is None else Committed(sealed, row[0])
     except psycopg.errors.UniqueViolation as error:
         connection.execute("ROLLBACK")
         # Claimed at the same time by a writer of another stream, perhaps for the same event: which
@@ -188,18 +186,7 @@ def record_in_turn(
         if error.diag.constraint_name != "events_event_id":
             raise
         reused = [event.event_id for event in entry.events]
-        raise EventIdReused(entry.stream, reused) from error
-
-
-def _inserted(connection: Server, entry: PendingAppend) -> Committed | None:
-    """All in one go, as everybody waits meanwhile: the server itself numbers the events."""
-    sealed = entry.sealed()
-    with connection.pipeline():
-        connection.execute(LOG_TURN)
-        done = connection.execute(_at_once(len(sealed)), _parameters(entry, sealed))
-        connection.execute("COMMIT")
-    row = done.fetchone()
-    return None if row is None else Committed(sealed, row[0])
+        raise EventIdReused(entry.marked[0], reused) from error
 
 
 def _copied(connection: Server, sql: PostgresStatements, entry: PendingAppend) -> Committed:
@@ -212,8 +199,8 @@ def _copied(connection: Server, sql: PostgresStatements, entry: PendingAppend) -
         for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
             copy.write_row((position, *link))
             recorded.sealed.append(link)
-    claim, head, stream = entry.claim, entry.after.version, entry.stream
-    row = (claim.command_id, stream, claim.digest, head + 1, head + len(entry.events))
+    claim, head = entry.claim, entry.after.version
+    row = (claim.command_id, entry.marked[0], claim.digest, head + 1, head + len(entry.events))
     with connection.pipeline():
         connection.execute(sql.insert_command, row)
         connection.execute(NOTIFY)
@@ -240,11 +227,9 @@ def _parameters(entry: PendingAppend, sealed: Sequence[Sealed]) -> dict[str, Any
         "command_id": command_id,
         "digest": entry.claim.digest,
     }
-    for n, (_, _, event_id, type_, _, hash_, text) in enumerate(sealed, 1):
-        values[f"event_id_{n}"] = event_id
-        values[f"type_{n}"] = type_
-        values[f"hash_{n}"] = hash_
-        values[f"body_{n}"] = text
+    for n, (_, _, *told, _, hash_, text) in enumerate(sealed, 1):
+        names = (f"event_id_{n}", f"type_{n}", f"hash_{n}", f"body_{n}")
+        values.update(zip(names, (*told, hash_, text), strict=True))
     return values
 
 
@@ -271,7 +256,7 @@ def open_server(
     return PostgresStore(connection, schema, clock, read_only=read_only, as_is=as_is)
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(EventStore):
     """An EventStore in a PostgreSQL database, for the thread that opened it.
 
     A connection that is lost is made anew within the wait, and what was asked is asked again: an
@@ -296,12 +281,7 @@ class PostgresStore(SqlStore):
         self._head: tuple[str, Link] | None = None
 
     def append(
-        self,
-        stream: str,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | Expected,
-        claim: Claim,
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
     ) -> Appended:
         """See EventStore."""
         self._require_new(stream, events)
@@ -310,7 +290,7 @@ class PostgresStore(SqlStore):
         lost, done = self._server.lasting(
             lambda c: (next(tries), self._append(c, stream, events, expected, claim))
         )
-        return self._answer(done, events if lost else ()) if isinstance(done, Command) else done
+        return self._answer(done, events if lost else ()) if isinstance(done, Claimed) else done
 
     def _require_writable(self) -> None:
         if self._read_only or self._closed:
@@ -326,39 +306,37 @@ class PostgresStore(SqlStore):
         events: Sequence[NewEvent],
         expected: int | Expected,
         claim: Claim,
-    ) -> Appended | Command:
+    ) -> Appended | Claimed:
         """At once where the stream's head is known and nobody is in the way, else in turn.
 
         Who found others there waits in line the next time too, and does not try first.
         """
+
+        def entry(after: Link) -> PendingAppend:
+            return PendingAppend(events, claim, after, (stream, claim.command_id, *self._clock()))
+
         known = self._known_head(stream, len(events), expected)
         if known is not None:
-            recorded = record_at_once(connection, self._entry(events, claim, stream, known))
+            recorded = record_at_once(connection, entry(known))
             if recorded is not None:
                 return self._appended(stream, recorded, uncontested=True)
         row = take_turn(connection, self._sql, stream, claim) or (None,) * 7
         _, version, hash_, *command = row
         if command[0] is not None:
-            first = Command(*command)
+            first = Claimed(claim.command_id, *command)
             require_same(claim, first, stream)
             return first
         after = Link(version, hash_) if version else START
         require_version(stream, expected, after.version)
-        entry = self._entry(events, claim, stream, after)
-        recorded = record_in_turn(connection, self._sql, entry)
+        recorded = record_in_turn(connection, self._sql, entry(after))
         if recorded is None:
             raise StoreDamaged(self.address, f"another head of {stream} than its index has")
         return self._appended(stream, recorded, uncontested=known is None)
 
-    def _entry(
-        self, events: Sequence[NewEvent], claim: Claim, stream: str, after: Link
-    ) -> PendingAppend:
-        return PendingAppend(events, claim, after, (stream, claim.command_id, *self._clock()))
-
     def _known_head(self, stream: str, number: int, expected: int | Expected) -> Link | None:
         """Where the stream ended when this store last wrote, if one statement may go on there."""
         known, self._head = self._head, None
-        if known is None or known[0] != stream or not is_short(number):
+        if known is None or known[0] != stream or not 0 < number < _MANY:
             return None
         link = known[1]
         return link if expected in (link.version, Expected.ANY, Expected.STREAM_EXISTS) else None
@@ -367,13 +345,11 @@ class PostgresStore(SqlStore):
         if recorded.sealed and uncontested:
             _, version, *_, hash_, _ = recorded.sealed[-1]
             self._head = (stream, Link(version, hash_))
-        return Appended(self._decoded(recorded.sealed, recorded.first), False)
-
-    def _decoded(self, sealed: Sequence[Sealed], first: int) -> Iterator[RecordedEvent]:
+        numbered = enumerate(recorded.sealed, recorded.first)
         decode = self._schema.decode
-        return (decode(n, hash_, text) for n, (*_, hash_, text) in enumerate(sealed, first))
+        return Appended((decode(n, hash_, text) for n, (*_, hash_, text) in numbered), False)
 
-    def _answer(self, known: Command, lost: Sequence[NewEvent] = ()) -> Appended:
+    def _answer(self, known: Claimed, lost: Sequence[NewEvent] = ()) -> Appended:
         """The first answer; it is no repetition of what was recorded here and its news `lost`."""
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
         events = tuple(found)

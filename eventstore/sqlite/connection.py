@@ -68,19 +68,16 @@ def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
     if code in _BUSY:
         return StoreBusy(wait)
     if code in _UNWRITABLE or exactly in _UNWRITTEN:
-        return StoreUnwritable(path, _why_unwritable(error, path))
+        why = str(error)
+        # SQLite shares one view of the shared memory among all connections of a process.
+        if code == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
+            why += ", as this process opened a store for reading before: close that first"
+        return StoreUnwritable(path, why)
     if code == sqlite3.SQLITE_NOTADB:
         return NotOurs(path, "another kind of file")
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreUnwritable(path, f"{error} (no permission, or no folder)")
     return StoreDamaged(path, str(error))
-
-
-def _why_unwritable(error: sqlite3.Error, path: Path) -> str:
-    # SQLite shares one view of the shared memory among all connections of a process.
-    if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
-        return f"{error}, as this process opened a store for reading before: close that first"
-    return str(error)
 
 
 @contextmanager
@@ -136,9 +133,14 @@ def reader(path: Path, wait: float) -> sqlite3.Connection:
     A shared-memory file that is there is opened for reading only. Without one, SQLite makes it;
     on a read-only file system, where nobody writes, the file is taken as it is.
     """
-    connection = unidentified_reader(path, wait)
+    return _proved(unidentified_reader(path, wait), lambda c: identify(c, path))
+
+
+def _proved(
+    connection: sqlite3.Connection, proof: Callable[[sqlite3.Connection], object]
+) -> sqlite3.Connection:
     try:
-        identify(connection, path)
+        proof(connection)
     except BaseException:
         connection.close()
         raise
@@ -161,28 +163,19 @@ def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
 
 def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
-        _roll_back_interrupted(path, wait)
+        if _size(path, "-journal"):
+            # SQLite undoes what a writer that died had half written: nobody can read before that.
+            _looked(path, "mode=rw", wait).close()
         return _looked(path, "mode=ro", wait)
     if _size(path, "-wal") > _LOG_HEADER_BYTES or _size(path, "-journal"):
         return _looked(path, "mode=ro", wait)
     return _looked(path, "mode=ro&immutable=1", wait)
 
 
-def _roll_back_interrupted(path: Path, wait: float) -> None:
-    """Let SQLite undo what a writer that died had half written: nobody can read before that."""
-    if _size(path, "-journal"):
-        _looked(path, "mode=rw", wait).close()
-
-
 def _looked(path: Path, way: str, wait: float) -> sqlite3.Connection:
     """A connection opened in the given way that has read the file: only then is it known to."""
-    connection = connect(path, way, wait)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    looking = "SELECT count(*) FROM sqlite_master"
+    return _proved(connect(path, way, wait), lambda c: c.execute(looking).fetchone())
 
 
 def _size(path: Path, suffix: str) -> int:
@@ -192,13 +185,7 @@ def _size(path: Path, suffix: str) -> int:
 
 def reading(path: Path, way: str, wait: float) -> sqlite3.Connection:
     """A connection opened in the given way, its database identified as ours."""
-    connection = connect(path, way, wait)
-    try:
-        identify(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    return _proved(connect(path, way, wait), lambda c: identify(c, path))
 
 
 def identify(connection: sqlite3.Connection, path: Path) -> None:
@@ -253,11 +240,8 @@ ROW = (*EVENT.split(", "), "command_digest")
 _EVENT_ID = ROW.index("event_id")
 
 
-def _insert(*values: str) -> str:
-    return f"INSERT INTO events ({', '.join(ROW)}) VALUES ({', '.join(values)})"
-
-
-_CLAIMING = _insert(*("?" for _ in ROW))
+_INSERT = f"INSERT INTO events ({', '.join(ROW)}) VALUES ({{}})"
+_CLAIMING = _INSERT.format(", ".join("?" for _ in ROW))
 
 # An event without a stream is refused.
 _STREAM = """
@@ -267,7 +251,7 @@ AND NOT EXISTS (SELECT 1 FROM commands WHERE command_id = ?) THEN ? END"""
 #: It fails where the log does not end with the event that was seen there, as after a restore, or
 #: where the command is known; what is taken, a unique index refuses. Position, hash of the log's
 #: last event, command id, then the columns of the event from its stream on, and the digest.
-NEXT = _insert("?", _STREAM, *("?" for _ in ROW[2:]))
+NEXT = _INSERT.format(", ".join(("?", _STREAM, *("?" for _ in ROW[2:]))))
 
 _CLAIMS = """
 SELECT {} FROM (
@@ -313,7 +297,9 @@ class Writer:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
             require_own_rules(self.connection, path)
-            self.lock = _lock_of(path, journal)
+            if journal.mode == "truncate" and not locks_exclude(turn_of(path)):
+                raise LocksUnreliable(turn_of(path), kind_of(path))
+            self.lock = WriterLock(path)
             self.journal = self._with_journal(journal)
         except BaseException:
             self.connection.close()
@@ -397,23 +383,13 @@ class Writer:
 
     def close(self) -> None:
         """Close, and fold a long log into the file unless others append or wait to."""
-        if self._log_size() > _LONG_LOG and self.lock.alone():
+        if _size(self.path, "-wal") > _LONG_LOG and self.lock.alone():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # A cursor that an error still refers to would keep the file open.
         self._cursor.close()
         self.connection.close()
         self.lock.close()
-
-    def _log_size(self) -> int:
-        log = self.path.with_name(self.path.name + "-wal")
-        return log.stat().st_size if log.exists() else 0
-
-
-def _lock_of(path: Path, journal: Journal) -> WriterLock:
-    if journal.mode == "truncate" and not locks_exclude(turn_of(path)):
-        raise LocksUnreliable(turn_of(path), kind_of(path))
-    return WriterLock(path)
 
 
 class SqliteStatements(Statements):

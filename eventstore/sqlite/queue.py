@@ -14,7 +14,8 @@ from pathlib import Path
 
 from eventstore.chain import START, ZERO, Link
 from eventstore.errors import ForeignRule, StoreBusy, StoreUnwritable
-from eventstore.private import open_lock
+from eventstore.event import TRIGGERS
+from eventstore.private import granted, open_lock
 from eventstore.store import Expected, is_met
 
 # Seconds: how long a process may go on appending once somebody waits at the head of the queue, the
@@ -25,8 +26,6 @@ _PAUSE = 0.0001
 _MOMENT = 0.00005
 # So long nobody is the head of a queue that moves: it was suspended, and the others go past it.
 _STUCK = 5.0
-
-_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 def turn_of(path: Path) -> Path:
@@ -49,20 +48,14 @@ class _LockFile:
 
     def granted(self) -> bool:
         """Hold it if nobody else does."""
-        try:
-            fcntl.flock(self._descriptor, _AT_ONCE)
-        except BlockingIOError:
-            return False
-        return True
+        return granted(self._descriptor)
 
     def is_free(self) -> bool:
         """Whether nobody holds it."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        self.release()
-        return True
+        is_free = granted(self._descriptor, fcntl.LOCK_SH)
+        if is_free:
+            self.release()
+        return is_free
 
     def reached(self, end: float) -> bool:
         """Hold it in turn, before `end`, a monotonic time."""
@@ -194,26 +187,6 @@ def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | Non
 
 
 _GUARDED = ("commands", "events", "folds", "refusals")
-_REFUSE = (
-    "CREATE TRIGGER {0}_no_{1} BEFORE {2} ON {0} BEGIN "
-    "SELECT RAISE(ABORT, '{0} are append-only'); END"
-)
-_CLAIMED_ONCE = (
-    "CREATE TRIGGER commands_claimed_once BEFORE INSERT ON commands BEGIN SELECT RAISE(ABORT, "
-    "'the command is claimed by its event') WHERE EXISTS ( SELECT 1 FROM events WHERE event_id = "
-    "NEW.command_id AND command_digest IS NOT NULL); END"
-)
-#: The triggers that the migrations make, each on one line.
-TRIGGERS = frozenset(
-    {
-        _CLAIMED_ONCE,
-        *(
-            _REFUSE.format(table, verb, verb.upper())
-            for table in ("commands", "events", "refusals")
-            for verb in ("delete", "update")
-        ),
-    }
-)
 _ASKED = f"SELECT type, name, sql FROM sqlite_master WHERE tbl_name IN {_GUARDED} ORDER BY name"
 _CLAUSE = re.compile(r"ON\s+CONFLICT|^\s*CREATE\s+(?:VIRTUAL|VIEW)", re.IGNORECASE)
 
@@ -281,15 +254,7 @@ def locks_exclude(path: Path) -> bool:
     first, second = open_lock(path), open_lock(path)
     try:
         # Where the first is refused, another process holds the lock, and it excludes.
-        return not (_granted(first) and _granted(second))
+        return not (granted(first) and granted(second))
     finally:
         os.close(first)
         os.close(second)
-
-
-def _granted(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -9,17 +9,17 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from eventstore.chain import Schema, linked, seal
 from eventstore.errors import DatabaseMissing, StoreClosed
 from eventstore.event import Clock, NewEvent, RecordedEvent
-from eventstore.sql import SqlStore
 from eventstore.sqlite.connection import (
     Journal,
     SqliteStatements,
+    Writer,
     journal_for,
     of_mode,
     reader,
@@ -27,20 +27,17 @@ from eventstore.sqlite.connection import (
     record,
     translated,
 )
-from eventstore.sqlite.queue import Tip, kind_of, tip_of
+from eventstore.sqlite.queue import Tip, foreign_rules, kind_of, tip_of
 from eventstore.store import (
     Appended,
     Cargo,
     Claim,
     Claimed,
-    Command,
+    EventStore,
     Expected,
     require_same,
     require_version,
 )
-
-if TYPE_CHECKING:
-    from eventstore.sqlite.connection import Writer
 
 _WAIT = 30.0
 # Between two looks of one who waits for the next event.
@@ -70,35 +67,22 @@ def open_store(
         raise DatabaseMissing(path)
     with translated(path, wait):
         if read_only:
-            return _open_reader(path, schema, clock, wait, as_is)
-        chosen = journal_for(path, journal, filesystem)
-        return _open_writer(path, schema, clock, wait, chosen)
+            connection = reader(path, wait)
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            found = of_mode("wal" if mode == "wal" else "truncate", "as the file says")
+            return SqliteStore(path, schema, clock, wait, found, connection, None, as_is)
+        writer = Writer(path, journal_for(path, journal, filesystem), wait)
+        # The last connection to close copies the log into the file, which costs more than an
+        # append. One that may not write cannot, so it is opened second and closed last.
+        try:
+            keeper = reading(path, "mode=ro", wait)
+        except BaseException:
+            writer.close()
+            raise
+        return SqliteStore(path, schema, clock, wait, writer.journal, keeper, writer)
 
 
-def _open_reader(path: Path, schema: Schema, clock: Clock, wait: float, as_is: bool) -> SqliteStore:
-    connection = reader(path, wait)
-    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    journal = of_mode("wal" if mode == "wal" else "truncate", "as the file says")
-    return SqliteStore(path, schema, clock, wait, journal, connection, None, as_is)
-
-
-def _open_writer(
-    path: Path, schema: Schema, clock: Clock, wait: float, chosen: Journal
-) -> SqliteStore:
-    from eventstore.sqlite.connection import Writer
-
-    writer = Writer(path, chosen, wait)
-    # The last connection to close copies the log into the file, which costs more than an append.
-    # One that may not write cannot, so it is opened second and closed last.
-    try:
-        keeper = reading(path, "mode=ro", wait)
-    except BaseException:
-        writer.close()
-        raise
-    return SqliteStore(path, schema, clock, wait, writer.journal, keeper, writer)
-
-
-class SqliteStore(SqlStore):
+class SqliteStore(EventStore):
     """An EventStore in one SQLite file, for the thread that opened it."""
 
     def __init__(
@@ -126,12 +110,7 @@ class SqliteStore(SqlStore):
         return self._writer
 
     def append(
-        self,
-        stream: str,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | Expected,
-        claim: Claim,
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
     ) -> Appended:
         """See EventStore."""
         self._require_new(stream, events)
@@ -176,7 +155,7 @@ class SqliteStore(SqlStore):
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             found = cursor.execute(self._sql.command, (claim.command_id,)).fetchone()
             if found is not None:
-                known = Command(*found)
+                known = Claimed(claim.command_id, *found)
                 require_same(claim, known, stream)
                 return self._answer(known)
             require_version(stream, expected, tip.version)
@@ -210,8 +189,6 @@ class SqliteStore(SqlStore):
         return (found for (found,) in self._fetch("PRAGMA integrity_check") if found != "ok")
 
     def _foreign_rules(self) -> list[str]:
-        from eventstore.sqlite.queue import foreign_rules
-
         with translated(self.path, self._wait):
             return list(foreign_rules(self._reader))
 
@@ -246,7 +223,7 @@ class SqliteStore(SqlStore):
                 raise in_the_way(cargo, error) from error
 
     def _fetch_damaged(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
-        self._reader.text_factory = _as_found
+        self._reader.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
         try:
             return self._fetch(statement, parameters)
         finally:
@@ -260,7 +237,3 @@ class SqliteStore(SqlStore):
         if self._writer is not None:
             self._writer.close()
         self._reader.close()
-
-
-def _as_found(text: bytes) -> str:
-    return text.decode("utf-8", "surrogateescape")

@@ -20,7 +20,7 @@ from eventstore.chain import Schema
 from eventstore.errors import DamagedEvent, SchemaError, StoreDamaged
 from eventstore.private import opened
 from eventstore.store import Claimed, EventStore, Raw, Refusal
-from eventstore.transfer.copy import Chains, Copied, CopySource, steps
+from eventstore.transfer.copy import Chains, Copied, CopySource, claimed_of, steps
 
 
 def exported(raw: Raw) -> str:
@@ -49,60 +49,32 @@ def write_archive(source: CopySource, path: Path, *, only: str | None = None) ->
 
     Each event is checked on the way. Raises DamagedEvent, FileExistsError, OSError.
     """
+    chains, found = Chains(), sha256()
+    number = {"claim": 0, "refusal": 0}
+
+    def lines() -> Iterator[bytes]:
+        yield _begin()
+        for step in steps(source, chains, only):
+            yield exported(step.raw).encode() + b"\n"
+        claims = claimed_of(source, chains.heads, only)
+        entries: list[tuple[str, Iterator[Claimed | Refusal]]]
+        entries = [("claim", claims), ("refusal", source.refusals(only))]
+        for kind, known in entries:
+            for number[kind], one in enumerate(known, 1):
+                yield orjson.dumps({kind: one._asdict()}) + b"\n"
+
     with path.open("xb") as file:
-        lines = _Lines()
-        for line in lines.of(source, only):
+        for line in lines():
+            found.update(line)
             file.write(line)
+        events = sum(head.version for head in chains.heads.values())
+        done = Copied(len(chains.heads), events, number["claim"], number["refusal"], before=0)
+        counts = {name: n for name, n in done._asdict().items() if name != "before"}
+        end = {"end": {**counts, "sha256": found.hexdigest()}}
+        file.write(orjson.dumps(end) + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    return lines.count()
-
-
-class _Lines:
-    """The lines of an archive, counted and hashed as they are made."""
-
-    def __init__(self) -> None:
-        self._digest = sha256()
-        self._chains = Chains()
-        self._commands = self._refusals = 0
-
-    def of(self, source: CopySource, only: str | None) -> Iterator[bytes]:
-        for line in self._before_the_end(source, only):
-            self._digest.update(line)
-            yield line
-        end = {"end": {**self._counts(), "sha256": self._digest.hexdigest()}}
-        yield orjson.dumps(end) + b"\n"
-
-    def _before_the_end(self, source: CopySource, only: str | None) -> Iterator[bytes]:
-        yield _begin()
-        for step in steps(source, self._chains, only):
-            yield exported(step.raw).encode() + b"\n"
-        for command in self._known(source, only):
-            self._commands += 1
-            yield orjson.dumps({"claim": command._asdict()}) + b"\n"
-        for refusal in source.refusals(only):
-            self._refusals += 1
-            yield orjson.dumps({"refusal": refusal._asdict()}) + b"\n"
-
-    def _known(self, source: CopySource, only: str | None) -> Iterator[Claimed]:
-        """The commands of the events that were written: more may have come meanwhile."""
-        for command in source.commands():
-            head = self._chains.heads.get(command.stream)
-            if only in (None, command.stream) and command.last_version <= (
-                head.version if head else 0
-            ):
-                yield command
-
-    def _counts(self) -> dict[str, int]:
-        return {
-            "streams": len(self._chains.heads),
-            "events": sum(head.version for head in self._chains.heads.values()),
-            "commands": self._commands,
-            "refusals": self._refusals,
-        }
-
-    def count(self) -> Copied:
-        return Copied(**self._counts(), before=0)
+    return done
 
 
 class ArchiveSource:
@@ -154,14 +126,12 @@ class ArchiveSource:
                 if last:
                     yield last
                 last = line
-        if self._said(last) != found.hexdigest():
-            raise StoreDamaged(self.path, "an archive that was cut off or changed")
-
-    def _said(self, line: bytes) -> str | None:
         try:
-            return str(orjson.loads(line)["end"]["sha256"])
+            said = orjson.loads(last)["end"]["sha256"]
         except (ValueError, KeyError, TypeError):
-            return None
+            said = None
+        if said != found.hexdigest():
+            raise StoreDamaged(self.path, "an archive that was cut off or changed")
 
 
 class SoundPart:
@@ -195,9 +165,8 @@ class SoundPart:
         return iter(sorted({str(_stream_of(raw)) for raw in self.all_raw()}))
 
     def commands(self) -> Iterator[Claimed]:
-        """The claimed commands that say what a claim says, in order of their ids."""
-        types = (str, str, str, int, int)
-        return (c for c in self._store.commands() if all(map(isinstance, c, types)))
+        """See EventStore."""
+        return self._store.commands()
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See EventStore."""

@@ -204,7 +204,7 @@ def _copy_commands(
     number = 0
     there = target.commands() if progress.claiming else iter(())
     mark = progress._replace(claiming=True).as_fold()
-    chosen = _claimed(source, heads, progress.stream)
+    chosen = claimed_of(source, heads, progress.stream)
     for batch in _batches(_compared(chosen, there)):
         new = [command for command, is_there in batch if not is_there]
         target.take_in(Cargo((), new, (), [mark]))
@@ -212,7 +212,10 @@ def _copy_commands(
     return number
 
 
-def _claimed(source: CopySource, heads: Mapping[str, Link], only: str | None) -> Iterator[Claimed]:
+def claimed_of(
+    source: CopySource, heads: Mapping[str, Link], only: str | None
+) -> Iterator[Claimed]:
+    """The commands of the events up to the heads: more may have come meanwhile."""
     for command in source.commands():
         known = command.last_version <= heads.get(command.stream, START).version
         if known and only in (None, command.stream):

@@ -121,7 +121,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     try:
         command = prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
     except NeedsConsent as refusal:
-        jobs.service.record_refusal([asked], refusal)
+        jobs.service.writer.record_refusal([asked], refusal)
         raise
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)

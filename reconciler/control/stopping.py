@@ -63,7 +63,7 @@ def retry(
             fields=touched,
         )
         if not options.dry_run:
-            jobs.service.record_refusal([command], refusal)
+            jobs.service.writer.record_refusal([command], refusal)
         raise refusal
     return jobs.service.handle(command, options=options)
 

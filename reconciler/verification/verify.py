@@ -252,7 +252,7 @@ def _completed(
     try:
         check_launched(jobs.root, jobs.service.state(), stage)
     except NeedsConsent as refusal:
-        jobs.service.record_refusal([ended], refusal)
+        jobs.service.writer.record_refusal([ended], refusal)
         raise
     return ended
 

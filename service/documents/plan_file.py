@@ -43,7 +43,13 @@ def decode(source: str, text: str) -> Any:
 
 def _text(source: str) -> str:
     try:
-        raw = _bytes(source)
+        if source == "-":
+            raw: bytes = sys.stdin.buffer.read(LARGEST + 1)
+        elif source.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
+            with Path(source).open("rb") as file:
+                raw = file.read(LARGEST + 1)
+        else:
+            raw = read_regular(source, LARGEST)
         if len(raw) > LARGEST:
             why = f"expected {LARGEST >> 20} MiB at most, found more"
             raise UnreadablePlan(source, "plan", why, None, None)
@@ -56,17 +62,6 @@ def _text(source: str) -> str:
         raise NotFound(f"{source} is a folder; expected a JSON, YAML or TOML file") from None
     except UnicodeDecodeError as error:
         raise UnreadablePlan(source, "UTF-8", f"byte {error.start}", None, None) from error
-
-
-def _bytes(source: str) -> bytes:
-    """Return what the plan holds, no more of it than tells that it is too long."""
-    if source == "-":
-        piped: bytes = sys.stdin.buffer.read(LARGEST + 1)
-        return piped
-    if source.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
-        with Path(source).open("rb") as file:
-            return file.read(LARGEST + 1)
-    return read_regular(source, LARGEST)
 
 
 def decode_json(source: str, text: str) -> Any:
@@ -107,14 +102,11 @@ def _toml(source: str, text: str) -> Any:
         raise UnreadablePlan(source, "TOML", str(error), None, None) from error
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        line, column = (int(place[1]), int(place[2])) if place else _end(text)
+        lines = text.splitlines() or [""]
+        end = len(lines), len(lines[-1]) + 1
+        line, column = (int(place[1]), int(place[2])) if place else end
         why = re.sub(r" \(at .*\)$", "", str(error))
         raise UnreadablePlan(source, "TOML", why, line, column) from error
-
-
-def _end(text: str) -> tuple[int, int]:
-    lines = text.splitlines() or [""]
-    return len(lines), len(lines[-1]) + 1
 
 
 def _yaml(source: str, text: str) -> Any:

@@ -176,7 +176,7 @@ def approve(
             check_person(service.actor, shown.subject)
         return _bound(service, shown, consenter, options) if consenter.ask(shown) else None
     except NeedsConsent as refusal:
-        service.record_refusal([command], refusal)
+        service.writer.record_refusal([command], refusal)
         raise
 
 

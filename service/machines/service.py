@@ -10,7 +10,7 @@ from functools import cached_property
 from eventstore.errors import EventStoreError, WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected
-from lifecycle.errors import LifecycleError, NeedsConsent
+from lifecycle.errors import NeedsConsent
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.decide_fields import check_places
 from lifecycle.machines.definition import trusted
@@ -21,7 +21,7 @@ from lifecycle.machines.payload import MachineCancelled, MachineCreated, Machine
 from lifecycle.payload.base import Payload
 from lifecycle.rules.decide import require_recordable
 from projections.machines.next_actions import machine_actions
-from service.errors import FilesBehind, RootElsewhere
+from service.errors import FilesBehind
 from service.machines.completing import completed
 from service.machines.errors import VersionConflict
 from service.machines.evidence import evidence, look
@@ -32,18 +32,15 @@ from service.root.root import Root, RootIs
 from service.writing.stream_writer import (
     PLAIN,
     StreamWriter,
-    Subject,
     WriteOptions,
     own_id,
     with_outside_changes,
 )
 from service.writing.workflow_service import (
     Identity,
-    adopt,
     check_place,
-    identity,
-    is_same,
-    said_identity,
+    known_identity,
+    settled,
 )
 
 #: What a machine's stream begins with.
@@ -76,8 +73,8 @@ class MachineService:
         self.actor = actor
         self._caller = Caller(f"{actor.kind}:{actor.name}", claim)
         self.clock = clock
-        self._writer = StreamWriter(log.store, log.stream, actor, clock)
-        self.files = MachineFiles(root, log, self._writer, clock)
+        self.writer = StreamWriter(log.store, log.stream, actor, clock)
+        self.files = MachineFiles(root, log, self.writer, clock)
 
     def state(self) -> Machine:
         """Return the state now; raises `StateNotFound`."""
@@ -102,19 +99,12 @@ class MachineService:
 
         Raises `RootElsewhere` where nobody says.
         """
-        here = identity(self.root.path)
-        if not self._known or is_same(self._known, here):
-            return
-        if how is None:
-            raise RootElsewhere(self._known, here)
-        adopt(self.root, self._known, how)
-        self._known = here
+        self._known = settled(self.root, self._known, how) or self._known
 
     @cached_property
     def _known(self) -> Identity:
-        first = first_event(self.log.store, self.log.machine)
-        begun = (first.data.get("root") or {}) if first is not None else {}
-        return said_identity(self.root) or begun
+        log = self.log
+        return known_identity(self.root, lambda: first_event(log.store, log.machine))
 
     def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> MachineOutcome:
         """Carry out the commands, all or nothing, and bring the files up to date.
@@ -129,14 +119,14 @@ class MachineService:
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
-        claim = self._writer.claim(commands, options)
+        claim = self.writer.claim(commands, options)
         if not (options.dry_run or options.exact):
             options = with_outside_changes(self.files.take_in, options)
         try:
             return self._decided(commands, claim, options)
         except (MachineError, NeedsConsent) as refusal:
             if not options.dry_run:
-                self.record_refusal(commands, refusal)
+                self.writer.record_refusal(commands, refusal)
                 # One that has ended may have been killed as it did; no later write mends its files.
                 with suppress(FilesBehind):
                     self.files.bring_up_to_date()
@@ -153,7 +143,7 @@ class MachineService:
 
         Raises `CommandConflict` if the id was used for something else.
         """
-        first = self._writer.first_answer(commands, options)
+        first = self.writer.first_answer(commands, options)
         if first is None:
             return None
         self.files.bring_up_to_date()
@@ -164,20 +154,19 @@ class MachineService:
     ) -> MachineOutcome:
         at = options.occurred_at or utc_text(self.clock())
 
-        def plan(before: Machine | None) -> MachineOutcome:
+        def carried_out(before: Machine | None) -> MachineOutcome:
             due = MachineOutcome((), *self._planned(before, commands, at))
             if options.expected_version is None:
                 for payload in due.planned:
                     check_places(due.state, payload)
-            return due
-
-        def append(before: Machine | None, due: MachineOutcome) -> MachineOutcome:
-            events = self.new_events(due.planned, at, own_id(claim, options))
+            if options.dry_run or not due.planned:
+                return due
+            timed = tuple((payload, at) for payload in due.planned)
+            first_id = own_id(claim, options)
+            events = self.writer.new_events(timed, [None] * len(timed), first_id)
             return self._append(before.head if before is not None else 0, events, due, claim)
 
-        return self._writer.decided(
-            Subject(plan, append, self.log.state), self.log.state(), options
-        )
+        return self.writer.decided(carried_out, self.log.state(), self.log.state, options)
 
     def _planned(
         self, before: Machine | None, commands: Sequence[Payload], at: str
@@ -212,14 +201,3 @@ class MachineService:
             # What was asked is recorded: an error must not read as if it were not.
             raise FilesBehind(state.head, error) from error
         return MachineOutcome(appended.events, due.planned, state, appended.repeated)
-
-    def new_events(
-        self, planned: Sequence[Payload], at: str, first_id: str | None = None
-    ) -> list[NewEvent]:
-        """Return the events to append, as this caller's; the first gets ``first_id``, if any."""
-        timed = tuple((payload, at) for payload in planned)
-        return self._writer.new_events(timed, [None] * len(timed), first_id)
-
-    def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
-        """Keep a refusal for audit; it is no event."""
-        self._writer.record_refusal(commands, refusal)

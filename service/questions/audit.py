@@ -44,19 +44,20 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
 
     ``sync.json`` is the anchor outside the chain: only with it is a cut tail seen.
     """
-    found = list(log.store.verify(log.stream, anchors=_anchors(root, log)))
+    head = read_sync(root.sync_file).head
+    is_of_it = head.get("stream") == log.stream
+    anchors = {log.stream: Link(head["version"], head["hash"])} if is_of_it else {}
+    found = list(log.store.verify(log.stream, anchors=anchors))
     found = with_unfoldable(found, unreadable(log))
     if all(one.kind in _SOUND for one in found):
         found += _of_tables(root, log)
     marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
-    return [*found, *marks, *_strays(log)]
-
-
-def _strays(log: WorkflowLog) -> Iterator[Finding]:
+    found += marks
     try:
-        yield from log.store.strays()
+        found += log.store.strays()
     except EventStoreError as error:
-        yield Finding(None, None, None, "engine", error.message)
+        found.append(Finding(None, None, None, "engine", error.message))
+    return found
 
 
 def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:
@@ -74,13 +75,6 @@ def with_unfoldable(found: list[Finding], folding: Iterable[Finding]) -> list[Fi
     known = {one.version for one in found if one.kind == "set_aside"}
     more = [one for one in folding if one.version not in known]
     return sorted([*found, *more], key=lambda one: one.version or 0)
-
-
-def _anchors(root: Root, log: WorkflowLog) -> dict[str, Link]:
-    head = read_sync(root.sync_file).head
-    if head.get("stream") != log.stream:
-        return {}
-    return {log.stream: Link(head["version"], head["hash"])}
 
 
 def unreadable(log: StreamLog[Any]) -> Iterator[Finding]:
@@ -246,8 +240,7 @@ def _decided_record(
 
 
 def _fields(amendment: Amendment) -> list[str]:
-    found: list[str] = []
-    found += _named(amendment.changes)
+    found = list(_named(amendment.changes))
     for stage, change in amendment.rewired.items():
         found += [f"{stage}.{name}" for name in _named(rewired_fields(change))]
     return found
@@ -260,7 +253,7 @@ def _named(changes: dict[str, Any]) -> Iterator[str]:
 
 
 def _who(event: RecordedEvent | None) -> str | None:
-    return f"{event.actor.kind}:{event.actor.name}" if event is not None else None
+    return str(event.actor) if event is not None else None
 
 
 def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
@@ -272,14 +265,10 @@ def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
     )
     if at is not None:
         return [*refused, *_of_log(log, at)]
-    of_root = [*_of_pin(log), *of_memory(root, log.store, log.stream), *_of_chain(root, log)]
-    return [*of_root, *refused, *_of_log(log), *_of_file(root, log)]
-
-
-def _of_pin(log: WorkflowLog) -> Iterator[Bypass]:
     why = log.approvals.pin_objection()
-    if why is not None:
-        yield Bypass("pinned", None, None, "the log as a whole", why)
+    pinned = [Bypass("pinned", None, None, "the log as a whole", why)] if why is not None else []
+    of_root = [*pinned, *of_memory(root, log.store, log.stream), *_of_chain(root, log)]
+    return [*of_root, *refused, *_of_log(log), *_of_file(root, log)]
 
 
 def of_memory(root: Root, store: EventStore, stream: str) -> Iterator[Bypass]:
@@ -313,9 +302,7 @@ def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
                 yield from _of_decision(event, state)
             elif why is not None:
                 what = event.data["type"] if event.type == SET_ASIDE else event.type
-                yield Bypass(
-                    "ineffective", event.recorded_at, _who(event), what, why, event.version
-                )
+                yield _bypass("ineffective", event, what, why)
             elif event.type == "drift.detected":
                 yield from _of_drift(event)
             else:
@@ -338,7 +325,7 @@ def of_machine(
             if event.type == "machine.imported" and done:
                 what = f"{state.id}: {', '.join(done)}"
                 why = "completed by an imported record; nothing verified it"
-                yield Bypass("taken over", event.recorded_at, _who(event), what, why, event.version)
+                yield _bypass("taken over", event, what, why)
 
 
 def of_account(items: Iterable[Item]) -> list[Bypass]:
@@ -354,7 +341,11 @@ def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
         return
     what = f"{verb} {_subject(data)}".rstrip()
     why = data.get("reason") or "decided by an agent, whatever a person would have said"
-    yield Bypass("agent", event.recorded_at, _who(event), what, why, event.version)
+    yield _bypass("agent", event, what, why)
+
+
+def _bypass(kind: str, event: RecordedEvent, what: str, why: str) -> Bypass:
+    return Bypass(kind, event.recorded_at, _who(event), what, why, event.version)
 
 
 def _subject(data: Mapping[str, Any]) -> str:
@@ -372,9 +363,8 @@ def _ineffective(
     if event.type == "amendment.proposed":
         again = event.data["amendment"] in known
         known.add(event.data["amendment"])
-        return (
-            "the id was given before; a second proposal of it counts for nothing" if again else None
-        )
+        why = "the id was given before; a second proposal of it counts for nothing"
+        return why if again else None
     if not takes_effect(state, event):
         return "no approved amendment covers it"
     return None
@@ -387,12 +377,11 @@ def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[By
     if event.type == "claim.overruled":
         what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
         why = f"{data['approved_by']}: {data['reason']}" if against is None else against
-        yield Bypass("overruled", event.recorded_at, _who(event), what, why, event.version)
+        yield _bypass("overruled", event, what, why)
     elif state.consent == "trust":
         yield from _by_agent(event)
     elif against is not None:
-        what = f"{event.type} of {_subject(data)}"
-        yield Bypass("unagreed", event.recorded_at, _who(event), what, against, event.version)
+        yield _bypass("unagreed", event, f"{event.type} of {_subject(data)}", against)
 
 
 def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:

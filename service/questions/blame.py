@@ -56,9 +56,9 @@ class Blame:
         change, event, agreed = self.change, self.change.event, self.amendment
         return {
             "field": document_diff.spelt(change.path),
-            "value": _json(change.new),
+            "value": change.new if change.new is not ABSENT else None,
             "is_there": change.new is not ABSENT,
-            "old": _json(change.old),
+            "old": change.old if change.old is not ABSENT else None,
             "was_there": change.old is not ABSENT,
             "version": event.version,
             "event_id": event.event_id,
@@ -66,22 +66,18 @@ class Blame:
             "cause": change.cause,
             "occurred_at": event.occurred_at,
             "recorded_at": event.recorded_at,
-            "actor": f"{event.actor.kind}:{event.actor.name}",
+            "actor": str(event.actor),
             "session": event.session,
             "why": self.why,
             "evidence": {k: v for k in _EVIDENCE if (v := event.data.get(k)) not in (None, [], {})},
-            "amendment": agreed.id if agreed is not None else None,
-            "proposed_by": agreed.proposed_by if agreed is not None else None,
-            "proposed_at": agreed.proposed_at if agreed is not None else None,
-            "agreed_by": (agreed.signer or agreed.decided_by) if agreed is not None else None,
-            "agreed_at": agreed.decided_at if agreed is not None else None,
-            "policy": agreed.policy if agreed is not None else None,
+            "amendment": agreed and agreed.id,
+            "proposed_by": agreed and agreed.proposed_by,
+            "proposed_at": agreed and agreed.proposed_at,
+            "agreed_by": agreed and (agreed.signer or agreed.decided_by),
+            "agreed_at": agreed and agreed.decided_at,
+            "policy": agreed and agreed.policy,
             "proof": event.data.get("proof"),
         }
-
-
-def _json(value: Any) -> Any:
-    return None if value is ABSENT else value
 
 
 def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
@@ -98,12 +94,9 @@ def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
         there = document_diff.at(known, path[:-1])
         names = ", ".join(there if isinstance(there, dict) else known)
         raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
-    agreed = {record.id: record for record in records(log, at)} if _any_agreed(found) else {}
+    named = any(_amendment(change.event) for change in found)
+    agreed = {record.id: record for record in records(log, at)} if named else {}
     return [Blame(change, agreed.get(_amendment(change.event) or "")) for change in found]
-
-
-def _any_agreed(changes: list[FieldChange]) -> bool:
-    return any(_amendment(change.event) for change in changes)
 
 
 def _amendment(event: RecordedEvent) -> str | None:

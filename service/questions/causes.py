@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -100,16 +101,13 @@ class CauseGrounds:
             self._causes[version] |= self._further(event, state)
         if event.type == "stage.prepared":
             self.renew(state.stages[event.data["stage"]])
-        if _is_step(event):
+        observed = event.type == "attempt.observed"
+        if event.data.get("action") not in _TURNING if observed else event.type in _STEPS:
             self._steps.add(version)
         self._links[version] = _link(event, state)
-        for name in self._names(event):
+        stage, attempt = event.data.get("stage"), event.data.get("attempt")
+        for name in (stage, f"{stage}/{attempt}", event.data.get("amendment")):
             self._newest[event.type, name] = version
-
-    def _names(self, event: RecordedEvent) -> list[str | None]:
-        data = event.data
-        stage, attempt = data.get("stage"), data.get("attempt")
-        return [stage, f"{stage}/{attempt}", data.get("amendment")]
 
     def _ground(self, event: RecordedEvent) -> int | None:
         data = event.data
@@ -185,30 +183,20 @@ class CauseGrounds:
         return [self._links[version] for version in sorted(found, reverse=True)]
 
 
-def _is_step(event: RecordedEvent) -> bool:
-    if event.type == "attempt.observed":
-        return event.data.get("action") not in _TURNING
-    return event.type in _STEPS
-
-
 def _link(event: RecordedEvent, state: Workflow) -> CauseLink:
-    text = message(event, state) or _told(event)
+    data, text = event.data, message(event, state)
+    if not text and event.type == "attempt.started":
+        text = f"{data['stage']}: {data['attempt']} started ({data['mode']})"
+    text = text or f"{event.type} {data.get('stage') or ''}"
     return CauseLink(
         version=event.version,
         type=event.type,
         stage=event.data.get("stage"),
         occurred_at=event.occurred_at,
         recorded_at=event.recorded_at,
-        actor=f"{event.actor.kind}:{event.actor.name}",
+        actor=str(event.actor),
         sentence=" ".join(text.split()),
     )
-
-
-def _told(event: RecordedEvent) -> str:
-    data = event.data
-    if event.type == "attempt.started":
-        return f"{data['stage']}: {data['attempt']} started ({data['mode']})"
-    return f"{event.type} {data.get('stage') or ''}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,17 +232,14 @@ def causes_of(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
 
 
 def _causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
-    first = _alone(state, stage, grounds, told)
-    waits_for = [_alone(state, one, grounds, told) for one in _holding(state, stage)]
-    return replace(first, waits_for=waits_for)
-
-
-def _alone(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
     """Return the causes of one stage without those in ``told``, which take theirs in."""
-    if stage.status is Status.READY:
-        grounds.renew(stage)
-    sentence = _sentence(stage, _unmet(state, stage), acting_on(state).get(stage.id, []))
-    return Causes(stage.id, stage.status.value, sentence, grounds.chain(stage.id, told), [])
+    found = []
+    for one in (stage, *_holding(state, stage)):
+        if one.status is Status.READY:
+            grounds.renew(one)
+        sentence = _sentence(one, _unmet(state, one), acting_on(state).get(one.id, []))
+        found.append(Causes(one.id, one.status.value, sentence, grounds.chain(one.id, told), []))
+    return replace(found[0], waits_for=found[1:])
 
 
 def _holding(state: Workflow, stage: Stage) -> list[Stage]:
@@ -319,7 +304,11 @@ def advice_of(root: Path, state: Workflow) -> list[str]:
     names = {*scripts_of(root, state)}
     for stage in state.stages.values():
         names |= {*beside(root, state, stage)}
-    found = advice(state, "\n".join(_text(root / name) for name in sorted(names)))
+    texts = []
+    for name in sorted(names):
+        with suppress(OSError):  # gone since it was listed
+            texts.append(read_regular(root / name, _LONGEST).decode("utf-8", "replace"))
+    found = advice(state, "\n".join(texts))
     return [*_without_machine(root, state.backend_profiles), *found]
 
 
@@ -337,10 +326,3 @@ def _without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:
                 f"{name}: the machine file {seen_from(root, given)} is missing; no stage can be "
                 "dispatched to it yet"
             )
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_regular(str(path), _LONGEST).decode("utf-8", "replace")
-    except OSError:
-        return ""  # gone since it was listed

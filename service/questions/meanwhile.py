@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventstore.event import RecordedEvent
@@ -20,7 +20,6 @@ _SESSIONS = frozenset({"session.started", "session.ended"})
 _PAGE = 500
 #: Events among which a note is looked for.
 _BACK = 2_000
-_NOTE = "note.logged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Happened:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {"version": self.version, "at": self.at, "actor": self.actor, "text": self.text}
+        return asdict(self)
 
 
 def _newest(
@@ -51,21 +50,14 @@ def _newest(
 
 def last_note(log: WorkflowLog, upto: int) -> Happened | None:
     """Return the newest note of a person or an agent, None where the last events hold none."""
-    last = _newest(log, upto, _is_note, _BACK)
+
+    def is_note(event: RecordedEvent) -> bool:
+        return event.type == "note.logged" and event.actor.kind in _ACTING
+
+    last = _newest(log, upto, is_note, _BACK)
     if last is None:
         return None
-    actor = f"{last.actor.kind}:{last.actor.name}"
-    return Happened(last.version, last.recorded_at, actor, str(last.data["text"]))
-
-
-def last_action(log: WorkflowLog, upto: int) -> int:
-    """Return the version of the newest act of a person, an agent or a session, 0 without one."""
-    last = _newest(log, upto, _is_act, upto)
-    return last.version if last is not None else 0
-
-
-def _is_note(event: RecordedEvent) -> bool:
-    return event.type == _NOTE and event.actor.kind in _ACTING
+    return Happened(last.version, last.recorded_at, str(last.actor), str(last.data["text"]))
 
 
 def _is_act(event: RecordedEvent) -> bool:
@@ -77,12 +69,13 @@ def happened_since(log: WorkflowLog, known: int, upto: int) -> tuple[Happened, .
 
     What came after version ``known`` was learned just now.
     """
-    first = max(1, last_action(log, upto))
+    act = _newest(log, upto, _is_act, upto)
+    first = act.version if act is not None else 1
     return tuple(
         Happened(
             event.version,
             event.recorded_at if event.version <= known else None,
-            f"{event.actor.kind}:{event.actor.name}",
+            str(event.actor),
             message(event, state) or _plain(event),
         )
         for event, state in log.steps(first - 1)
@@ -123,19 +116,17 @@ def status_times(
             entry["is_open"] = True
             entry["seconds"] += max(0.0, seconds(row["since"], until) or 0.0)
         entry["seconds"] = round(entry["seconds"] + (row["seconds"] or 0.0), 6)
+
+    def place(names: Sequence[str], name: str) -> int:
+        return names.index(name) if name in names else len(names)
+
     return sorted(
-        found.values(), key=lambda e: (_place(stages, e["stage"]), _place(_ORDER, e["status"]))
+        found.values(), key=lambda e: (place(stages, e["stage"]), place(_ORDER, e["status"]))
     )
-
-
-def _place(names: Sequence[str], name: str) -> int:
-    return names.index(name) if name in names else len(names)
 
 
 def _until(log: WorkflowLog, at: Moment | None) -> str:
     if at is None:
         return utc_text(system_clock())
     times = [time for time in (at.so_by, at.known_by) if time is not None]
-    if times:
-        return min(times)
-    return max(event.occurred_at for event in log.events(at))
+    return min(times) if times else max(event.occurred_at for event in log.events(at))

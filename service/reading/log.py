@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -38,15 +37,10 @@ class WorkflowRules:
     proven = judged
     has_sessions = True
 
-    def steps(
-        self, draft: Workflow | None, events: Iterable[RecordedEvent], accepted: Container[str]
-    ) -> Iterator[tuple[RecordedEvent, Workflow]]:
-        """See Rules."""
-        return steps(draft, events, accepted)
-
-    def draft(self, state: Workflow) -> Workflow:
-        """See Rules."""
-        return state.draft()
+    steps = staticmethod(steps)
+    draft = staticmethod(Workflow.draft)
+    to_bytes = staticmethod(stream_log.to_bytes)
+    from_bytes = staticmethod(stream_log.from_bytes)
 
     def objection(self, state: Workflow, event: RecordedEvent, at: str) -> str | None:
         """See Rules."""
@@ -54,22 +48,12 @@ class WorkflowRules:
 
         return consent.objection(state, consent.as_of(event, at))
 
-    def to_bytes(self, state: Workflow) -> bytes:
-        """See Rules."""
-        return stream_log.to_bytes(state)
-
-    def from_bytes(self, content: bytes) -> Workflow:
-        """See Rules."""
-        return stream_log.from_bytes(content)
-
     def absent(self, log: StreamLog[Workflow], at: At) -> NoWorkflow:
         """See Rules."""
         first = next(iter(log.store.read(log.stream, upto=1)), None)
         if first is None:
-            return NoWorkflow(
-                f"the log holds no workflow; `wfctl init PLAN` makes one. {_others(log.store)}",
-                stream=log.stream,
-            )
+            none = "the log holds no workflow; `wfctl init PLAN` makes one."
+            return NoWorkflow(f"{none} {_others(log.store)}", stream=log.stream)
         return NoWorkflow(
             f"nothing had happened yet ({at}): the first event, version 1, was so at "
             f"{first.occurred_at} and was recorded at {first.recorded_at}. Name a later moment.",
@@ -124,7 +108,7 @@ class Selection:
         """Whether the event is selected."""
         kind, name = event.actor
         return (
-            self._is_of_type(event.type)
+            (not self.types or any(_is_of_type(event.type, wanted) for wanted in self.types))
             and (not self.stages or event.data.get("stage") in self.stages)
             and self.actor in (None, kind, f"{kind}:{name}")
             and self.session in (None, event.session)
@@ -134,11 +118,9 @@ class Selection:
             and (self.until is None or _is_by(event, self.until))
         )
 
-    def _is_of_type(self, type_: str) -> bool:
-        return not self.types or any(
-            type_.startswith(wanted[:-1]) if wanted.endswith("*") else type_ == wanted
-            for wanted in self.types
-        )
+
+def _is_of_type(type_: str, wanted: str) -> bool:
+    return type_.startswith(wanted[:-1]) if wanted.endswith("*") else type_ == wanted
 
 
 def statuses(event: RecordedEvent) -> list[Any]:

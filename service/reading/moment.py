@@ -56,8 +56,7 @@ def parse_moment(
     Each is a version (``12``), a time, ``@{2 hours ago}`` or ``session:3``; a time without offset
     is local. Raises `InvalidOption`.
     """
-    so = _parsed(at, now) if at is not None else Moment()
-    known = _parsed(known_at, now) if known_at is not None else Moment()
+    so, known = (_parsed(text, now) if text is not None else Moment() for text in (at, known_at))
     versions = [moment.version for moment in (so, known) if moment.version is not None]
     sessions = [moment.session for moment in (so, known) if moment.session is not None]
     return Moment(min(versions, default=None), so.so_by, known.so_by, min(sessions, default=None))

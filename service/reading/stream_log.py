@@ -22,6 +22,7 @@ from lifecycle.state.workflow import Amendment, Attempt, Drift, Session, Stage, 
 from service.consent.approvals import Approvals, Judge, Judged, Judging
 from service.errors import InvalidOption, NotFound, ServiceError
 from service.reading.moment import Moment, session_end
+from service.root.disk import state_folder
 
 _KEY_BYTES = 32
 _SEAL_BYTES = 32
@@ -57,9 +58,7 @@ class Seal:
 
 def key_file(environ: Mapping[str, str] | None = None) -> Path:
     """Return where the key of this login is kept: outside every root and every database."""
-    values = os.environ if environ is None else environ
-    base = values.get("XDG_STATE_HOME") or str(Path(values.get("HOME", "~")) / ".local/state")
-    return Path(base).expanduser() / "wfctl" / "seal.key"
+    return state_folder(environ) / "seal.key"
 
 
 def known_seal() -> Seal | None:
@@ -243,15 +242,12 @@ class StreamLog(Generic[S]):
         if start is not None and state is start:
             self._require_end(link)
         if state is not None and moment.version is None:
-            self._remember(state, link)
+            # The newest state is kept at hand: a command asks for it up to five times.
+            last = self._reached
+            end = Link(last.version, last.hash) if last is not None else link
+            if end.version == state.head:
+                self._newest = self.rules.draft(state), end, self.judge.latest
         return state
-
-    def _remember(self, state: S, start: Link) -> None:
-        """Have the newest state at hand: a command asks for it up to five times."""
-        last = self._reached
-        link = Link(last.version, last.hash) if last is not None else start
-        if link.version == state.head:
-            self._newest = self.rules.draft(state), link, self.judge.latest
 
     def _require_end(self, link: Link) -> None:
         """Raise `UnsoundLog` where the event that a kept state ends with is not there.
@@ -280,11 +276,13 @@ class StreamLog(Generic[S]):
         """
         moment = at if isinstance(at, Moment) else Moment(version=at)
         if moment.session is not None:
-            moment = self._at_end_of(moment.session, moment)
+            end = self._end_of(moment.session)
+            version = end if moment.version is None else min(end, moment.version)
+            moment = Moment(version, moment.so_by, moment.known_by)
         self.require(moment.version)
         return moment
 
-    def _at_end_of(self, session: int, at: Moment) -> Moment:
+    def _end_of(self, session: int) -> int:
         if not self.rules.has_sessions:
             raise InvalidOption(
                 "expected a version or a time: a session is a moment of the staged workflow only",
@@ -296,8 +294,7 @@ class StreamLog(Generic[S]):
                 f"no session {session} in the log; `wfctl audit costs` lists those there are",
                 session=session,
             )
-        version = end if at.version is None else min(end, at.version)
-        return Moment(version, at.so_by, at.known_by)
+        return end
 
     def replayed(self, at: At = None) -> S:
         """Return the state folded from the first event; raises as `current` does."""
@@ -306,10 +303,7 @@ class StreamLog(Generic[S]):
     def stored_differs(self) -> bool:
         """Whether the stored fold is not what the log yields."""
         kept = self._kept()
-        if kept is None:
-            return False
-        content, link = kept
-        return content != self.rules.to_bytes(self.replayed(link.version))
+        return kept is not None and kept[0] != self.rules.to_bytes(self.replayed(kept[1].version))
 
     def current(self, at: At = None) -> S:
         """Return the state now or at a moment; raises what the rules say of none, `NotFound`."""

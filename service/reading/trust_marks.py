@@ -176,12 +176,15 @@ def move_anchor(
     keep_contradiction(root, store, stream, before)
     if head is not None:
         _remember(root, store, stream, head, stood)
-    anchor = {"stream": stream, "version": head.version, "hash": head.hash} if head else {}
-    new = replace(sync, head=anchor)
+    new = replace(sync, head=_anchor(stream, head))
     if new != before:
         path = anchor_file(root, stream)
         path.parent.mkdir(exist_ok=True)
         write_sync(path, new)
+
+
+def _anchor(stream: str, head: Head | None) -> dict[str, Any]:
+    return {"stream": stream, "version": head.version, "hash": head.hash} if head else {}
 
 
 def _remember(root: Root, store: EventStore, stream: str, head: Head, stood: str) -> None:
@@ -237,8 +240,7 @@ def agree(root: Root, store: EventStore, stream: str) -> None:
         path, head = anchor_file(root, stream), store.head(stream)
         sync = read_sync(path)
         if sync.head and head is not None:
-            anchor = {"stream": stream, "version": head.version, "hash": head.hash}
-            write_sync(path, replace(sync, head=anchor))
+            write_sync(path, replace(sync, head=_anchor(stream, head)))
 
 
 def _against(store: EventStore, stream: str, anchor: dict[str, Any]) -> Iterator[TrustMark]:
@@ -246,8 +248,13 @@ def _against(store: EventStore, stream: str, anchor: dict[str, Any]) -> Iterator
 
     What stands before the anchor was looked at when the anchor was moved there.
     """
-    yield from _contradicted(store, stream, anchor)
-    after = anchor["version"] if anchor.get("stream") == stream else 0
+    after = 0
+    if anchor.get("stream") == stream:
+        after, expected = anchor["version"], anchor["hash"]
+        row = next(store.raw(stream, after=after - 1, upto=after), None)
+        found = row.hash if row is not None else None
+        if found != expected:
+            yield TrustMark(ANCHOR, stream, after, None, expected, found)
     versions = list(_unclaimed(store, stream, after))
     if versions:
         yield TrustMark(UNCLAIMED, stream, versions[0], None, events=len(versions))
@@ -272,16 +279,6 @@ def _command(row: Raw) -> tuple[str, int] | None:
         return str(body["command_id"]), int(body["version"])
     except (ValueError, KeyError, TypeError):
         return None  # whoever reads the log comes upon it
-
-
-def _contradicted(store: EventStore, stream: str, anchor: dict[str, Any]) -> Iterator[TrustMark]:
-    if anchor.get("stream") != stream:
-        return
-    version, expected = anchor["version"], anchor["hash"]
-    row = next(store.raw(stream, after=version - 1, upto=version), None)
-    found = row.hash if row is not None else None
-    if found != expected:
-        yield TrustMark(ANCHOR, stream, version, None, expected, found)
 
 
 def _place(root: Root) -> Path:

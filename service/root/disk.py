@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from errno import ELOOP, ENOTDIR
@@ -14,7 +13,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from eventstore.event import Instant, instant
-from eventstore.private import LARGEST, open_lock, open_regular, read_regular, require_bearable
+from eventstore.private import (
+    LARGEST,
+    granted,
+    open_lock,
+    open_regular,
+    read_regular,
+    require_bearable,
+)
 from lifecycle.words.values import is_below
 from service.errors import RootBusy, ServiceError
 from wording import Worded
@@ -156,6 +162,13 @@ def config_folder() -> Path:
     return Path(base).expanduser() / "wfctl"
 
 
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return where this login keeps what it knows, outside every root and every database."""
+    values = os.environ if environ is None else environ
+    base = values.get("XDG_STATE_HOME") or str(Path(values.get("HOME", "~")) / ".local/state")
+    return Path(base).expanduser() / "wfctl"
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames and new names in ``folder`` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -170,23 +183,14 @@ def locked(path: Path, timeout: float = 30.0) -> Iterator[None]:
     """Hold an exclusive lock on ``path``; raises `RootBusy` after ``timeout`` seconds."""
     descriptor = open_lock(path)
     try:
-        _acquire(descriptor, path, timeout)
+        deadline = time.monotonic() + timeout
+        while not granted(descriptor):
+            if time.monotonic() >= deadline:
+                raise RootBusy(path, timeout)
+            time.sleep(0.005)
         yield
     finally:
         os.close(descriptor)
-
-
-def _acquire(descriptor: int, path: Path, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise RootBusy(path, timeout) from None
-            time.sleep(0.005)
-        else:
-            return
 
 
 Clock = Callable[[], datetime]
@@ -353,38 +357,27 @@ def _found(root: Path, path: str, make: bool) -> tuple[int, str]:
         if error.errno not in (ELOOP, ENOTDIR):
             raise
     else:
-        if not _is_link(folder, name):
+        try:
+            os.readlink(name, dir_fd=folder)
+        except OSError:  # no link
             return folder, name
         os.close(folder)
     real, own = Path(os.path.realpath(root)), real_place(root, path)
     return _entered(real, own.parts[:-1], make), own.name
 
 
-def _is_link(folder: int, name: str) -> bool:
-    try:
-        os.readlink(name, dir_fd=folder)
-    except OSError:
-        return False
-    return True
-
-
 def _entered(root: Path, folders: Sequence[str], make: bool) -> int:
     """Return a descriptor of a folder below the root, with no link on the way."""
     folder = os.open(root, _FOLDER)
     for name in folders:
+        outer = folder
         try:
-            inner = _inner(folder, name, make)
+            folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+        except FileNotFoundError:
+            if not make:
+                raise
+            os.mkdir(name, dir_fd=outer)
+            folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
         finally:
-            os.close(folder)
-        folder = inner
+            os.close(outer)
     return folder
-
-
-def _inner(folder: int, name: str, make: bool) -> int:
-    try:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-        os.mkdir(name, dir_fd=folder)
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)

@@ -251,8 +251,9 @@ def read_config(root: Root) -> Config:
         values: dict[str, Any] = tomllib.loads(read_regular(root.config_file).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
-    workflow, url = values.get("workflow"), values.get("database_url")
-    journal = values.get("journal")
+    workflow, url, journal, notify = (
+        values.get(name) for name in ("workflow", "database_url", "journal", "notify")
+    )
     named = isinstance(workflow, str) or (workflow is None and values.get("machines") is True)
     if not named or not isinstance(url, str | None):
         raise InvalidOption(
@@ -264,7 +265,6 @@ def read_config(root: Root) -> Config:
             f"{root.config_file}: expected journal = one of {', '.join(JOURNALS)}, "
             f"found {journal!r}"
         )
-    notify = values.get("notify")
     if not isinstance(notify, str | None):
         raise InvalidOption(
             f'{root.config_file}: expected notify = "CMD or URL", found a {type(notify).__name__}'
@@ -303,21 +303,20 @@ def kept(url: str | None) -> str | None:
 
 def config_text(config: Config) -> str:
     """Return the text of ``config.toml``; a password is no part of it."""
-    named = kept(config.database_url)
-    url = f"database_url = {_toml(named)}\n" if named else ""
-    journal = f"journal = {_toml(config.journal)}\n" if config.journal else ""
-    workflow = f"workflow = {_toml(config.workflow)}" if config.workflow else "machines = true"
-    notify = f"notify = {_toml(config.notify)}\n" if config.notify else ""
-    return f"# written by wfctl init\n{workflow}\n{url}{journal}{notify}"
+    values = {
+        "workflow": config.workflow,
+        "database_url": kept(config.database_url),
+        "journal": config.journal,
+        "notify": config.notify,
+    }
+    lines = ["# written by wfctl init", *([] if config.workflow else ["machines = true"])]
+    lines += [f"{name} = {_toml(value)}" for name, value in values.items() if value]
+    return "\n".join(lines) + "\n"
 
 
 def _toml(text: str) -> str:
     """Return a text as a basic string of TOML, which no character in it can end."""
-    return '"' + "".join(_escaped(letter) for letter in text) + '"'
-
-
-def _escaped(letter: str) -> str:
-    if letter in '"\\':
-        return f"\\{letter}"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     # A surrogate can stand in no TOML file, escaped or not.
-    return f"\\U{ord(letter):08x}" if not letter.isprintable() else letter
+    letters = (one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped)
+    return f'"{"".join(letters)}"'

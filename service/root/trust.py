@@ -21,7 +21,7 @@ import orjson
 
 from eventstore.private import is_server, make_own_folder, read_regular
 from service.errors import ServiceError
-from service.root.disk import config_folder, content_of, write_whole
+from service.root.disk import config_folder, content_of, state_folder, write_whole
 from wording import Worded
 
 _SQLITE = "sqlite:///"
@@ -51,15 +51,15 @@ def require_trusted(url: str | None, root: Path) -> None:
     What lies below the root itself needs no agreement.
     """
     name = _name(url, root)
-    if name is not None and name not in _trusted():
+    if name is not None and name not in _kept("databases"):
         raise UntrustedDatabase(name, root / ".wfctl" / "config.toml")
 
 
 def trust(url: str | None, root: Path) -> None:
     """Agree to the database that a root names; ``url`` has no password."""
     name = _name(url, root)
-    if name is not None and name not in _trusted():
-        _keep({"databases": [*_trusted(), name]})
+    if name is not None:
+        _keep("databases", name)
 
 
 def is_notice_trusted(receiver: str, root: Path) -> bool:
@@ -67,23 +67,25 @@ def is_notice_trusted(receiver: str, root: Path) -> bool:
 
     The agreement is of this root alone: the same words may name another program elsewhere.
     """
-    return _notice(receiver, root) in _kept().get("notices", [])
+    return _notice(receiver, root) in _kept("notices")
 
 
 def trust_notice(receiver: str, root: Path) -> None:
     """Agree to whom a root's configuration names to be told."""
-    if not is_notice_trusted(receiver, root):
-        _keep({"notices": [*_kept().get("notices", []), _notice(receiver, root)]})
+    _keep("notices", _notice(receiver, root))
 
 
 def _notice(receiver: str, root: Path) -> str:
     return f"{os.path.realpath(root)}: {receiver}"
 
 
-def _keep(more: dict[str, list[str]]) -> None:
+def _keep(kind: str, name: str) -> None:
+    names = _kept(kind)
+    if name in names:
+        return
     path = trusted_file()
     make_own_folder(path.parent)
-    content = {"format": 1, **_kept(), **more}
+    content = {"format": 1, **_all_kept(), kind: [*names, name]}
     write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
 
 
@@ -97,11 +99,11 @@ def _name(url: str | None, root: Path) -> str | None:
     return None if Path(real).is_relative_to(os.path.realpath(root)) else f"{_SQLITE}{real}"
 
 
-def _trusted() -> list[str]:
-    return _kept().get("databases", [])
+def _kept(kind: str) -> list[str]:
+    return _all_kept().get(kind, [])
 
 
-def _kept() -> dict[str, list[str]]:
+def _all_kept() -> dict[str, list[str]]:
     """Return what was agreed to, by its kind; nothing by a file that is not of ours."""
     try:
         found = json.loads(read_regular(trusted_file()))
@@ -119,9 +121,7 @@ def _kept() -> dict[str, list[str]]:
 
 def folder() -> Path:
     """Return where they are kept."""
-    home = Path(os.environ.get("HOME", "~"))
-    base = os.environ.get("XDG_STATE_HOME") or str(home / ".local/state")
-    return Path(base).expanduser() / "wfctl" / "roots"
+    return state_folder() / "roots"
 
 
 def remember(root: Path) -> None:

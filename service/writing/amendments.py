@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lifecycle.payload.models import Payload
-    from service.writing.workflow_service import Service
 
 
 class UndecidedEdit(NeedsConsent):
@@ -56,15 +55,18 @@ class UndecidedEdit(NeedsConsent):
 
 def check_edits(service: Service, stage: str) -> None:
     """Raise `UndecidedEdit` where somebody edited what the stage rests on, and nobody decided."""
+    state, found = _undecided(service)
+    concerned = resting_on(state, stage) if found else ()
+    edits = [one for one in found if one.stage in concerned]
+    if edits:
+        raise UndecidedEdit(stage, edits)
+
+
+def _undecided(service: Service) -> tuple[Workflow, list[Edit]]:
     service.files.take_in()
     state = service.state()
     # Without one that waits nothing has to be compared.
-    if not state.drifts:
-        return
-    concerned = resting_on(state, stage)
-    edits = [one for one in undecided(service.root, service.log, state) if one.stage in concerned]
-    if edits:
-        raise UndecidedEdit(stage, edits)
+    return state, undecided(service.root, service.log, state) if state.drifts else []
 
 
 def check_edits_of_all(service: Service) -> None:
@@ -72,16 +74,14 @@ def check_edits_of_all(service: Service) -> None:
 
     It is one of the workflow's own fields, or all that is due rests on one, and nothing runs.
     """
-    service.files.take_in()
-    state = service.state()
-    if not state.drifts:
+    state, edits = _undecided(service)
+    if not edits:
         return
-    edits = undecided(service.root, service.log, state)
     edited = {one.stage for one in edits}
     going = [one for one in state.stages.values() if one.open_attempt or one.status in ACTIVE]
     due = [one for one in state.stages.values() if is_due(state, one)]
     held = [one for one in due if edited & set(resting_on(state, one.id))]
-    if None in edited or (edits and due and held == due and not going):
+    if None in edited or (due and held == due and not going):
         raise UndecidedEdit(None, edits)
 
 
@@ -139,14 +139,23 @@ def decided(
         # What others did to the files is recorded first: it would come before the proof.
         service.files.take_in()
     state = service.state()
-    events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
-    question = DecisionQuestion(state, command, subject, text, next(iter(events)).hash)
+    question = DecisionQuestion(state, command, subject, text, _hash_at(service, state.head))
     consenter = consenter_for(state.consent)
     proof = consenter.prove(question) if consenter.ask(question) else None
     if proof is None:
         raise NeedsConsent(f"{subject}: nothing was agreed to, and nothing was recorded.")
-    by = str(proof.get("signer") or proof.get("by") or "user")
-    return command.model_copy(update={"approved_by": by, "proof": proof}), state.head
+    agreed = {"approved_by": _named_in(proof), "proof": proof}
+    return command.model_copy(update=agreed), state.head
+
+
+def _named_in(proof: Mapping[str, Any]) -> str:
+    return str(proof.get("signer") or proof.get("by") or "user")
+
+
+def _hash_at(service: Writing, version: int) -> str:
+    """Return the hash of the event that the state ends with: the head it was read at."""
+    [event] = service.log.store.read(service.log.stream, after=version - 1, upto=version)
+    return str(event.hash)
 
 
 #: How often an approval is bound anew because somebody appended what does not matter to it.
@@ -202,12 +211,6 @@ def question_of(service: Service, id_: str) -> AmendmentQuestion:
     return AmendmentQuestion(state, amendment, impact, _hash_at(service, state.head), kept, scripts)
 
 
-def _hash_at(service: Service, version: int) -> str:
-    """Return the hash of the event that the state ends with: the head it was read at."""
-    events = service.log.store.read(service.log.stream, after=version - 1, upto=version)
-    return next(events).hash
-
-
 def kept_folders(root: Path, state: Workflow) -> dict[str, int]:
     """Return by stage the highest K of its kept folders, ``stage-2.vK``, where there is one."""
     found: dict[str, int] = {}
@@ -238,16 +241,12 @@ def approve(
     try:
         return _approve(service, id_, consenter, options, agreed)
     except (Refused, NeedsConsent) as refusal:
-        service.record_refusal([p.AmendmentApproved(amendment=id_)], refusal)
+        service.writer.record_refusal([p.AmendmentApproved(amendment=id_)], refusal)
         raise
 
 
 def _approve(
-    service: Service,
-    id_: str,
-    consenter: Consenter,
-    options: WriteOptions,
-    agreed: str | None,
+    service: Service, id_: str, consenter: Consenter, options: WriteOptions, agreed: str | None
 ) -> Outcome | None:
     shown = question_of(service, id_)
     _same_impact(shown, agreed)
@@ -258,7 +257,10 @@ def _approve(
     if not consenter.ask(shown):
         return None
     for _ in range(_REBINDINGS):
-        _take_in(service)
+        # What others did to the files would come between the head and the proof. What the disk
+        # refuses here it refuses again once the approval is recorded, and is told.
+        with suppress(FilesBehind):
+            service.files.take_in()
         now = question_of(service, id_)
         _same_impact(now, shown.digest)
         try:
@@ -267,13 +269,6 @@ def _approve(
             if options.expected_version is not None:
                 raise
     raise WrongExpectedVersion(service.log.stream, shown.state.head, service.state().head)
-
-
-def _take_in(service: Service) -> None:
-    """Record what others did to the files first: it would come between the head and the proof."""
-    # What the disk refuses here it refuses again once the approval is recorded, and is told.
-    with suppress(FilesBehind):
-        service.files.take_in()
 
 
 def _same_impact(question: AmendmentQuestion, agreed: str | None) -> None:
@@ -291,7 +286,9 @@ def _append(
     _would_count(service, question, command)
     exact = replace(options, expected_version=question.state.head, exact=True)
     outcome = service.handle(command, options=exact)
-    _pin(service, outcome.state)
+    approvals = service.log.approvals
+    if outcome.state.consent == "signature" or approvals.is_pinned():
+        approvals.pin(outcome.state)
     return outcome
 
 
@@ -301,7 +298,7 @@ def _command(question: AmendmentQuestion, proof: dict[str, Any]) -> p.AmendmentA
         amendment=question.amendment.id,
         version=version_after(question.state, question.amendment),
         invalidated_stages=list(question.impact.affected),
-        approved_by=str(proof.get("signer") or proof.get("by") or "user"),
+        approved_by=_named_in(proof),
         proof=proof,
         kept=kept,
         scripts=dict(question.scripts),
@@ -342,9 +339,3 @@ def check_person(actor: Actor, id_: str) -> None:
             amendment=id_,
             actor=f"{actor.kind}:{actor.name}",
         )
-
-
-def _pin(service: Service, state: Workflow) -> None:
-    """Pin what the person agreed to, where consent is by signature or was."""
-    if state.consent == "signature" or service.log.approvals.is_pinned():
-        service.log.approvals.pin(state)

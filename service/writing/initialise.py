@@ -65,23 +65,20 @@ def initialise(
     Raises `RootExists` where a workflow is here already, `WorkflowExists` where the log has one
     of this id from elsewhere, unless ``options.command_id`` names the very command that made it.
     """
+    workflow = str(command.document["workflow_id"])
     if options.dry_run:
         refuse_second(root)
-        expect_nothing(_stream(command), options)
+        expect_nothing(Config(workflow).stream, options)
         return plan_writes(None, _beginning(root.path, command, clock), options, clock)
     return make_root(
         root,
-        str(command.document["workflow_id"]),
+        workflow,
         lambda service: _create(service, command, options, source),
         connect=connect,
         actor=actor,
         clock=clock,
         options=options,
     )
-
-
-def _stream(command: p.WorkflowCreated) -> str:
-    return Config(str(command.document["workflow_id"])).stream
 
 
 def _create(
@@ -140,7 +137,7 @@ def make_root(
     prepare_folder(root)
     store = connect(root)
     try:
-        log = _new_log(root, Config(workflow, root.url, root.journal), store, options)
+        log = _new_log(root, workflow, store, options)
         return write(Service(root, log, actor, clock))
     finally:
         store.close()
@@ -160,18 +157,16 @@ def prepare_folder(root: Root) -> None:
 
 
 def configure(root: Root, workflow: str | None) -> Config:
-    """Write down which workflow the root has, and where its log is."""
+    """Write down which workflow the root has, and where its log is.
+
+    Who named a server for it agreed to that server.
+    """
     config = Config(workflow, root.url, root.journal)
-    _write_config(root, config)
-    return config
-
-
-def _write_config(root: Root, config: Config) -> None:
-    """Write down where the log is; who named a server for it agreed to that server."""
     trust(kept(config.database_url), root.path)
     ignored = _IGNORE_OF_SERVER if is_server(config.database_url or "") else _IGNORE
     write_whole(root.folder / ".gitignore", ignored)
     write_whole(root.config_file, config_text(config).encode())
+    return config
 
 
 def as_configured(root: Root) -> Root:
@@ -179,21 +174,19 @@ def as_configured(root: Root) -> Root:
     if not root.config_file.exists():
         return root
     config = read_config(root)
-    # The same place, and perhaps the password that is not written down.
-    if kept(root.url) == kept(config.database_url):
-        url = root.url
-    else:
-        require_trusted(config.database_url, root.path)
+    url = root.url
+    # At the same place the root's own has perhaps the password that is not written down.
+    if kept(url) != kept(config.database_url):
         url = config.database_url
+        require_trusted(url, root.path)
     return replace(root, url=url, journal=root.journal or config.journal)
 
 
-def _new_log(root: Root, config: Config, store: EventStore, options: WriteOptions) -> WorkflowLog:
-    here = read_config(root) if root.config_file.exists() else config
+def _new_log(root: Root, workflow: str, store: EventStore, options: WriteOptions) -> WorkflowLog:
+    here = read_config(root) if root.config_file.exists() else Config(workflow)
     log = WorkflowLog(store, here.stream, root.path)
     if log.state() is None:
-        _write_config(root, config)
-        return WorkflowLog(store, config.stream, root.path)
+        return WorkflowLog(store, configure(root, workflow).stream, root.path)
     if options.command_id is not None:
         return log
     if root.config_file.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -36,7 +36,11 @@ class Salvaged:
 
 def survey(store: EventStore, schema: Schema) -> dict[str, int]:
     """Return each stream of which something is not sound, with the first version that is not."""
-    sound = {**dict.fromkeys(store.streams(), 0), **_ends(store, schema)}
+    chains = Chains()
+    for raw in SoundPart(store, schema).all_raw():
+        chains.added(raw)
+    ends = {stream: link.version for stream, link in chains.heads.items()}
+    sound = {**dict.fromkeys(store.streams(), 0), **ends}
     return {s: end + 1 for s, end in sound.items() if _beyond(store, s, end) != 0}
 
 
@@ -47,13 +51,6 @@ def _beyond(store: EventStore, stream: str, end: int) -> int | None:
     except UnsoundLog:
         return None
     return max(0, head.version - end) if head is not None else 0
-
-
-def _ends(store: EventStore, schema: Schema) -> dict[str, int]:
-    chains = Chains()
-    for raw in SoundPart(store, schema).all_raw():
-        chains.added(raw)
-    return {stream: link.version for stream, link in chains.heads.items()}
 
 
 def salvaged_into(
@@ -68,11 +65,7 @@ def salvaged_into(
 
 
 def salvage(
-    root: Root,
-    store: EventStore,
-    schema: Schema,
-    made: Callable[[Path], EventStore],
-    now: datetime,
+    root: Root, store: EventStore, schema: Schema, made: Callable[[Path], EventStore], now: datetime
 ) -> Salvaged:
     """Put a log with the sound part in place of a root's log in a file.
 
@@ -98,4 +91,4 @@ def salvage(
         root.sync_file.rename(kept / root.sync_file.name)
     for folder in (kept, root.folder):
         sync_folder(folder)
-    return Salvaged(done.copied, done.lost, kept)
+    return replace(done, kept=kept)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from eventstore.chain import canonical, digest
 from eventstore.errors import WrongExpectedVersion
@@ -65,25 +65,8 @@ class Folded(Protocol):
         """The version that it is of."""
 
 
-class Planning(Protocol):
-    """What a command would do."""
-
-    @property
-    def planned(self) -> Sequence[object]:
-        """What is to be recorded; nothing is appended where it is empty."""
-
-
 S = TypeVar("S", bound=Folded)
-O = TypeVar("O", bound=Planning)  # noqa: E741 - an outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Subject(Generic[S, O]):
-    """What is written to: how its command is planned, appended, and its state read again."""
-
-    plan: Callable[[S | None], O]
-    append: Callable[[S | None, O], O]
-    newest: Callable[[], S | None]
+O = TypeVar("O")  # noqa: E741 - an outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +79,14 @@ class StreamWriter:
     clock: Clock
 
     def claim(self, commands: Sequence[Payload], options: WriteOptions) -> Claim:
-        """Return what the command is known by: its id, and the digest of what is asked."""
-        return Claim(options.command_id or new_id(), _content(commands, options))
+        """Return what the command is known by: its id, and the digest of what is asked.
+
+        Actor and time are no part of that.
+        """
+        asked = options.content
+        if asked is None:
+            asked = [[command.type, command.as_json()] for command in commands]
+        return Claim(options.command_id or new_id(), digest(canonical(asked)))
 
     def first_answer(self, commands: Sequence[Payload], options: WriteOptions) -> Appended | None:
         """Return what a command of this id and content recorded before, None where it is new.
@@ -134,21 +123,21 @@ class StreamWriter:
     def record_found(self, facts: Sequence[Payload]) -> None:
         """Record what was found in the files: it is so, whatever the rules say."""
         at = utc_text(self.clock())
-        claim = self.claim(facts, PLAIN)
-        finder = replace(self, actor=Actor("reconciler", self.actor.name))
         planned = tuple((fact, at) for fact in facts)
-        events = finder.new_events(planned, [None] * len(facts), claim.command_id)
-        self.store.append(self.stream, events, expected=Expected.STREAM_EXISTS, claim=claim)
+        self._record(Actor("reconciler", self.actor.name), planned, Expected.STREAM_EXISTS)
 
     def record_of_file(self, file: str, taken: Planned, head: int) -> None:
         """Record what others wrote into a file, as decided on version ``head``, by the file's name.
 
         Who wrote it nobody knows. Raises `WrongExpectedVersion` where somebody was quicker.
         """
-        claim = self.claim([payload for payload, _ in taken], PLAIN)
-        finder = replace(self, actor=Actor("import", file))
-        events = finder.new_events(taken, [None] * len(taken), claim.command_id)
-        self.store.append(self.stream, events, expected=head, claim=claim)
+        self._record(Actor("import", file), taken, head)
+
+    def _record(self, finder: Actor, found: Planned, expected: int | Expected) -> None:
+        claim = self.claim([payload for payload, _ in found], PLAIN)
+        writer = replace(self, actor=finder)
+        events = writer.new_events(found, [None] * len(found), claim.command_id)
+        self.store.append(self.stream, events, expected=expected, claim=claim)
 
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
         """Keep a refusal for audit; it is no event."""
@@ -164,31 +153,31 @@ class StreamWriter:
             )
         )
 
-    def decided(self, subject: Subject[S, O], before: S | None, options: WriteOptions) -> O:
-        """Decide on the state ``before`` and append; decide again where somebody was quicker.
+    def decided(
+        self,
+        carried_out: Callable[[S | None], O],
+        before: S | None,
+        newest: Callable[[], S | None],
+        options: WriteOptions,
+    ) -> O:
+        """Have a command carried out on the state ``before``, anew where somebody was quicker.
 
         Raises `WrongExpectedVersion` where the caller expects a version that is not the head, and
         what the rules raise.
         """
         for _ in range(CONFLICT_RETRIES):
-            self._require_version(before, options)
-            outcome = subject.plan(before)
-            if options.dry_run or not outcome.planned:
-                return outcome
+            found = before.head if before is not None else 0
+            if options.expected_version not in (None, found):
+                raise WrongExpectedVersion(self.stream, options.expected_version or 0, found)
             try:
-                return subject.append(before, outcome)
+                return carried_out(before)
             except WrongExpectedVersion:
                 if options.expected_version is not None:
                     raise
-                before = subject.newest()
+                before = newest()
         head = self.store.head(self.stream)
-        raise WrongExpectedVersion(
-            self.stream, _version(before), head.version if head is not None else 0
-        )
-
-    def _require_version(self, before: Folded | None, options: WriteOptions) -> None:
-        if options.expected_version not in (None, _version(before)):
-            raise WrongExpectedVersion(self.stream, options.expected_version or 0, _version(before))
+        decided_on = before.head if before is not None else 0
+        raise WrongExpectedVersion(self.stream, decided_on, head.version if head is not None else 0)
 
 
 def with_outside_changes(take_in: Callable[[], int], options: WriteOptions) -> WriteOptions:
@@ -212,15 +201,3 @@ def own_id(claim: Claim, options: WriteOptions) -> str | None:
     So a command of one event takes one entry in the log, and `events` shows one id for both.
     """
     return claim.command_id if options.command_id is None else None
-
-
-def _version(state: Folded | None) -> int:
-    return state.head if state is not None else 0
-
-
-def _content(commands: Sequence[Payload], options: WriteOptions) -> str:
-    """Return the digest of what is asked; actor and time are no part of it."""
-    asked = options.content
-    if asked is None:
-        asked = [[command.type, command.as_json()] for command in commands]
-    return digest(canonical(asked))

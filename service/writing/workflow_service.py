@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from eventstore.errors import EventStoreError
-from eventstore.event import Actor, NewEvent, RecordedEvent
+from eventstore.event import Actor, RecordedEvent
 from eventstore.store import Claim, Expected
-from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
+from lifecycle.errors import NeedsConsent, NoWorkflow, Refused
 from lifecycle.event import Fact
 from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
@@ -45,7 +45,6 @@ from service.writing.stream_writer import (
     PLAIN,
     Planned,
     StreamWriter,
-    Subject,
     WriteOptions,
     own_id,
     with_outside_changes,
@@ -92,12 +91,6 @@ def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None 
         raise FilesBehind(head.version if head else 0, error) from error
 
 
-def free_place(root: Root, path: str) -> str:
-    """Return ``path``, or the first after it at which nothing lies: report.md, report-2.md."""
-    places = (numbered(path, number) for number in count(1))
-    return next(place for place in places if not os.path.lexists(root.path / place))
-
-
 def write_to(path: Path, content: bytes) -> None:
     """Write a report whole; folders above it are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,19 +112,11 @@ def identity(root: Path) -> Identity:
     }
 
 
-def known_identity(root: Root, log: WorkflowLog) -> Identity:
+def known_identity(root: Root, begun: Callable[[], RecordedEvent | None]) -> Identity:
     """Return where the root was said to be last: by somebody, else by the log's first event."""
-    said = said_identity(root)
-    if said:
-        return said
-    first = next(iter(log.store.read(log.stream, upto=1)), None)
-    return dict(first.data.get("root") or {}) if first is not None else {}
-
-
-def said_identity(root: Root) -> Identity:
-    """Return where somebody said that the root is; empty where nobody did."""
-    said = _said(root)
-    return dict(said["identity"]) if said else {}
+    said = _said(root).get("identity")
+    first = begun() if not said else None
+    return dict(said or (first.data.get("root") if first is not None else None) or {})
 
 
 def check_place(root: Root, known: Identity) -> None:
@@ -148,21 +133,27 @@ def is_same(known: Identity, here: Identity) -> bool:
     return any(known.get(key) == here[key] for key in ("host", "inode"))
 
 
-def adopt(root: Root, known: Identity, how: RootIs) -> None:
-    """Write down that the root is here now, and whether what was begun there is its own."""
-    said = _said(root)
-    former = [*said.get("formerly", []), _place(known)] if how is RootIs.MOVED else []
-    record = {"format": 1, "is": how.value, "identity": identity(root.path), "formerly": former}
-    original = _place(known) if how is RootIs.COPIED else said.get("copy_of")
-    record |= {"copy_of": original} if original else {}
-    write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+def settled(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
+    """Take down ``how`` the root came here; return where it is, None where it is where it was.
+
+    Written down is whether what was begun there is its own. Raises `RootElsewhere` where nobody
+    says how.
+    """
+    here = identity(root.path)
+    if not known or is_same(known, here):
+        return None
+    if how is None:
+        raise RootElsewhere(known, here)
+    said, place = _said(root), {"path": known.get("path"), "host": known.get("host")}
+    former = [*said.get("formerly", []), place] if how is RootIs.MOVED else []
+    original = place if how is RootIs.COPIED else said.get("copy_of")
+    copied = {"copy_of": original} if original else {}
+    _say(root, {"is": how.value, "identity": here, "formerly": former, **copied})
+    return here
 
 
-def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
-    """Write down further places at which the root was, each a path and a host."""
-    said = _said(root)
-    former = [*said.get("formerly", []), *({"path": path, "host": host} for path, host in places)]
-    record = {"format": 1, "is": RootIs.MOVED.value, **said, "identity": here, "formerly": former}
+def _say(root: Root, said: dict[str, Any]) -> None:
+    record = {"format": 1, **said}
     write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
 
 
@@ -175,10 +166,6 @@ def original_of(root: Root) -> str | None:
     """Return path and host of the root that this one is a copy of; None if it is not a copy."""
     original = _said(root).get("copy_of")
     return f"{original['path']} on {original['host']}" if original else None
-
-
-def _place(known: Identity) -> dict[str, Any]:
-    return {"path": known.get("path"), "host": known.get("host")}
 
 
 def _file(root: Root) -> Path:
@@ -237,8 +224,8 @@ class Service:
         self.log = log
         self.actor = actor
         self.clock = clock
-        self._writer = StreamWriter(log.store, log.stream, actor, clock)
-        self.files = WorkflowFiles(root, log, self._writer.record_found)
+        self.writer = StreamWriter(log.store, log.stream, actor, clock)
+        self.files = WorkflowFiles(root, log, self.writer.record_found)
 
     def acting_as(self, kind: str) -> Service:
         """Return this service with the same caller in another role: reconciler, runner."""
@@ -250,27 +237,27 @@ class Service:
 
     @cached_property
     def _known(self) -> Identity:
-        return known_identity(self.root, self.log)
+        events = self.log.store.read(self.log.stream, upto=1)
+        return known_identity(self.root, lambda: next(events, None))
 
     def settle_place(self, how: RootIs | None) -> None:
         """See that the root is where it was, or take down ``how`` it came here.
 
         Raises `RootElsewhere` where nobody says.
         """
-        here = identity(self.root.path)
-        if not self._known or is_same(self._known, here):
-            if how is RootIs.MOVED:
-                self._take_in_former_hosts(here)
-            return
+        here = settled(self.root, self._known, how)
         if how is None:
-            raise RootElsewhere(self._known, here)
-        adopt(self.root, self._known, how)
-        before = f"{self._known.get('path')} on {self._known.get('host')}"
-        self._known = here
-        self.handle(p.NoteLogged(text=f"Root {how.value} from {before}"))
+            return
+        if here is not None:
+            before = f"{self._known.get('path')} on {self._known.get('host')}"
+            self._known = here
+            self.handle(p.NoteLogged(text=f"Root {how.value} from {before}"))
+        elif how is RootIs.MOVED:
+            self._take_in_former_hosts()
 
-    def _take_in_former_hosts(self, here: Identity) -> None:
+    def _take_in_former_hosts(self) -> None:
         """Take down that what was begun here under another host's name is this root's own."""
+        here, said = identity(self.root.path), _said(self.root)
         newest = (stage.attempt for stage in self.state().stages.values())
         places = {(one.root, one.host) for one in newest if one is not None and one.host}
         others = [
@@ -279,7 +266,9 @@ class Service:
             if path == here["path"] and host != here["host"] and not was_here(self.root, path, host)
         ]
         if others:
-            add_former(self.root, here, others)
+            more = ({"path": path, "host": host} for path, host in others)
+            said |= {"identity": here, "formerly": [*said.get("formerly", []), *more]}
+            _say(self.root, {"is": RootIs.MOVED.value, **said})
             hosts = ", ".join(dict.fromkeys(host for _, host in others))
             self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
@@ -295,14 +284,14 @@ class Service:
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
-        claim = self._writer.claim(commands, options)
+        claim = self.writer.claim(commands, options)
         if not (options.dry_run or options.exact):
             options = with_outside_changes(self.files.take_in, options)
         try:
             return self._decided(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:
             if not options.dry_run:
-                self.record_refusal(commands, refusal)
+                self.writer.record_refusal(commands, refusal)
             raise
 
     def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
@@ -311,7 +300,7 @@ class Service:
         No rule decides on it: it was so. Raises `WrongExpectedVersion` where the stream is not
         empty, `FilesBehind`.
         """
-        claim = self._writer.claim((), options)
+        claim = self.writer.claim((), options)
         return self._append(None, planned, claim, options)
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
@@ -319,7 +308,7 @@ class Service:
 
         Raises `CommandConflict` where the id was used for something else.
         """
-        first = self._writer.first_answer(commands, options)
+        first = self.writer.first_answer(commands, options)
         if first is None:
             return None
         self.files.bring_up_to_date()
@@ -331,38 +320,37 @@ class Service:
         try:
             return plan_writes(self.state(), commands, WriteOptions(), self.clock)
         except (Refused, NeedsConsent) as refusal:
-            self.record_refusal(commands, refusal)
+            self.writer.record_refusal(commands, refusal)
             raise
 
     def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
-        def plan(before: Workflow | None) -> Outcome:
-            return self._placed(plan_writes(before, commands, options, self.clock))
+        def carried_out(before: Workflow | None) -> Outcome:
+            outcome = plan_writes(before, commands, options, self.clock)
+            planned = tuple((self._placed(payload), at) for payload, at in outcome.planned)
+            if options.dry_run or not planned:
+                return replace(outcome, planned=planned)
+            return self._append(before, planned, claim, options)
 
-        def append(before: Workflow | None, outcome: Outcome) -> Outcome:
-            return self._append(before, outcome.planned, claim, options)
+        before = options.known or self.log.state()
+        return self.writer.decided(carried_out, before, self.log.state, options)
 
-        subject = Subject(plan, append, self.log.state)
-        return self._writer.decided(subject, options.known or self.log.state(), options)
-
-    def _placed(self, outcome: Outcome) -> Outcome:
+    def _placed(self, payload: Payload) -> Payload:
         """Give the report of a workflow that is completed now a place at which nothing lies."""
-        planned = tuple((self._with_place(payload), at) for payload, at in outcome.planned)
-        return replace(outcome, planned=planned)
-
-    def _with_place(self, payload: Payload) -> Payload:
-        if payload.type != "workflow.completed":
+        if payload.type != "workflow.completed":  # most commands load no models
             return payload
         asked = cast("p.WorkflowCompleted", payload).report
         if asked is None:
             return payload
-
-        return payload.model_copy(update={"report": free_place(self.root, asked)})
+        places = (numbered(asked, number) for number in count(1))  # report.md, report-2.md
+        free = next(one for one in places if not os.path.lexists(self.root.path / one))
+        return payload.model_copy(update={"report": free})
 
     def _append(
         self, before: Workflow | None, planned: Planned, claim: Claim, options: WriteOptions
     ) -> Outcome:
         expected = before.head if before is not None else Expected.NO_STREAM
-        events = self.new_events(before, planned, own_id(claim, options))
+        sessions = _sessions(before, planned)
+        events = self.writer.new_events(planned, sessions, own_id(claim, options))
         appended = self.log.store.append(self.log.stream, events, expected=expected, claim=claim)
         state = self.log.evolve(before, iter(appended.events))
         if state is None:
@@ -376,37 +364,19 @@ class Service:
 
     def write_report(self, state: Workflow, seen: Seen | None = None) -> None:
         """Write the report of a completed workflow where it is due; raises `FilesBehind`."""
-        if state.workflow_status != "completed" or state.report is None:
-            return
-
-        write_due(self.root, self.log, state.report, seen)
+        if state.workflow_status == "completed":
+            write_due(self.root, self.log, state.report, seen)
 
     def _keep_fold(self, state: Workflow) -> None:
+        """Keep the fold; the history's tables go on when the log grew by some hundred events."""
         try:
             if self.log.keep_fold(state):
-                self._catch_up()
+                from service.sql.tables import HistoryTables
+
+                HistoryTables(self.root.address, self.log).catch_up(2 * FOLD_EVERY)
         except EventStoreError as error:
             # What was asked is recorded: an error must not read as if it were not.
             raise FilesBehind(state.head, error) from error
-
-    def _catch_up(self) -> None:
-        """Bring the history's tables on, now that the log has grown by some hundred events."""
-        from service.sql.tables import HistoryTables
-
-        HistoryTables(self.root.address, self.log).catch_up(2 * FOLD_EVERY)
-
-    def new_events(
-        self, before: Workflow | None, planned: Planned, first_id: str | None = None
-    ) -> list[NewEvent]:
-        """Return the events to append, as this caller's, after the state ``before``.
-
-        The first of them gets ``first_id``, where there is one.
-        """
-        return self._writer.new_events(planned, _sessions(before, planned), first_id)
-
-    def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
-        """Keep a refusal for audit; it is no event."""
-        self._writer.record_refusal(commands, refusal)
 
 
 def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]:

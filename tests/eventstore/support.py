@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, NewEvent, instants
-from eventstore.memory import MemoryStore
 from eventstore.private import is_server
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
 from tests.emptylog import made
+from tests.eventstore.memory import MemoryStore
 
 SCHEMA = Schema({"note.logged": 1, "stage.moved": 3}, {("stage.moved", 1): dict})
 SOMEONE = Actor("user", "ada")

@@ -14,12 +14,12 @@ from sqlalchemy import create_engine
 from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
 from eventstore.event import HEAD
 from eventstore.intake import unpacked
-from eventstore.memory import MemoryStore
 from eventstore.sqlite.connection import SqliteStatements
 from eventstore.store import Cargo, Claim, EventStore, Expected
 from eventstore.tables import metadata
 from migrations.upgrade import SCRIPTS, current, upgrade
 from projections.history.tables import history
+from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import SCHEMA, claim, note, notes, sqlite_store, ticking
 
 BROKEN = """

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 )
 
 from eventstore.errors import CommandConflict, EventStoreError, InvalidData, WrongExpectedVersion
-from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
+from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import SCHEMA, fresh_database, note, opened, sqlite_store, ticking
 from tests.rounds import some
 from tests.server import Server

@@ -317,7 +317,7 @@ class TestConnecting:
             with pytest.raises(StoreClosed):
                 store.append("w", notes(1), expected=0, claim=claim())
             with pytest.raises(StoreUnwritable):
-                store._fetch("DELETE FROM folds RETURNING 1")  # type: ignore[attr-defined]
+                store._fetch("DELETE FROM folds RETURNING 1")
 
     def test_a_writer_waits_only_so_long(self, server: Server) -> None:
         """For one that keeps its turn; then both go on."""
@@ -333,7 +333,7 @@ class TestConnecting:
         """Where commits are set to return before they are on disk, ours are not."""
         url = server.log().replace("options=", "options=-csynchronous_commit%3Doff%20")
         with closing(opened(url)) as store:
-            assert store._fetch("SHOW synchronous_commit") == [("on",)]  # type: ignore[attr-defined]
+            assert store._fetch("SHOW synchronous_commit") == [("on",)]
 
 
 @pytest.mark.parametrize(

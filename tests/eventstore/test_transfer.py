@@ -10,10 +10,10 @@ from typing import TypeVar
 import pytest
 
 from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
-from eventstore.memory import MemoryStore
 from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
 from eventstore.transfer.archive import ArchiveSource, is_archive, write_archive
 from eventstore.transfer.copy import Copied, copy
+from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import (
     REFUSAL,
     SCHEMA,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent, instants
-from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
@@ -20,6 +19,7 @@ from lifecycle.rules.impact import impact_of
 from service.consent import proof as consent
 from service.reading.log import WorkflowLog
 from service.root.disk import utc_text
+from tests.eventstore.memory import MemoryStore
 from tests.projections.story import attempt
 from tests.service.test_any_history import COMMANDS, DEPENDENCIES, plan
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor
-from eventstore.memory import MemoryStore
 from lifecycle.machines import payload as p
 from lifecycle.machines.errors import MachineError
 from lifecycle.payload.base import Payload
@@ -23,6 +22,7 @@ from service.machines.log import MachineLog, folder_of
 from service.machines.service import MachineService
 from service.root.disk import system_instant
 from service.root.root import Root
+from tests.eventstore.memory import MemoryStore
 from tests.machines.support import PROOF, definition
 
 VALUES = st.recursive(

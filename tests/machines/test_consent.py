@@ -60,7 +60,7 @@ def test_a_row_without_a_proof_counts_for_nothing(place: MachinePlace) -> None:
             forged = MachineApproved(approval="requirements", phase="REQUIREMENTS", proof=proof)
             store.append(
                 service.log.stream,
-                service.new_events([forged], "2026-03-31T10:00:00.000000Z"),
+                service.writer.new_events(((forged, "2026-03-31T10:00:00.000000Z"),), [None]),
                 expected=Expected.STREAM_EXISTS,
                 claim=Claim(f"forged-{len(proof)}", "x"),
             )

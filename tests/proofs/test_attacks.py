@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from eventstore.chain import ZERO, digest
-from eventstore.memory import MemoryStore
 from eventstore.store import Cargo, Raw
 from service.proofs.checkpoint import (
     Checkpoint,
@@ -22,6 +21,7 @@ from service.proofs.checkpoint import (
 from service.proofs.judging import JudgedNotes, judge
 from service.proofs.note import Note
 from service.proofs.witness import Witness, request_of
+from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import SCHEMA, claim, note, ticking
 
 STREAM = "workflow-melt"

@@ -1,21 +1,22 @@
-"""The event log in memory: for tests and rehearsals, as strict as the engines that last."""
+"""The event log in memory: for tests, as strict as the engines that last."""
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from eventstore.chain import START, Link, Schema, Sealed, canonical, seal
-from eventstore.errors import EventIdReused, StoreClosed, StoreUnreachable, TransferConflict
+from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.intake import placed
-from eventstore.sql import Reader
+from eventstore.sql import Statements
 from eventstore.store import (
     Appended,
     Cargo,
     Claim,
     Claimed,
-    Command,
+    EventStore,
     Expected,
     Head,
     Raw,
@@ -25,35 +26,27 @@ from eventstore.store import (
     require_same,
     require_version,
 )
-from eventstore.verification import CommandSpan, Finding, StoredRow, findings
+from eventstore.verification import CommandSpan, Finding, StoredRow
 
 
-class MemoryStore:
+class MemoryStore(EventStore):
     """An EventStore that ends with the process."""
 
     def __init__(self, *, schema: Schema, clock: Clock) -> None:
-        self._schema = schema
-        self._reader = Reader(schema)
-        self._clock = clock
+        super().__init__("memory", Statements(), schema, clock, as_is=False)
         self._log: list[StoredRow] = []
         self._streams: defaultdict[str, list[StoredRow]] = defaultdict(list)
         self._event_ids: set[str] = set()
-        self._commands: dict[str, Command] = {}
+        self._commands: dict[str, Claimed] = {}
         self._folds: dict[tuple[str, str], StoredFold] = {}
         self._refusals: list[Refusal] = []
-        self._closed = False
 
     def _require_open(self) -> None:
         if self._closed:
             raise StoreClosed("closed")
 
     def append(
-        self,
-        stream: str,
-        events: Sequence[NewEvent],
-        *,
-        expected: int | Expected,
-        claim: Claim,
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
     ) -> Appended:
         """See EventStore."""
         self._require_open()
@@ -67,11 +60,7 @@ class MemoryStore:
         return Appended(self._record(stream, events, expected, claim), False)
 
     def _record(
-        self,
-        stream: str,
-        events: Sequence[NewEvent],
-        expected: int | Expected,
-        claim: Claim,
+        self, stream: str, events: Sequence[NewEvent], expected: int | Expected, claim: Claim
     ) -> tuple[RecordedEvent, ...]:
         head = self.head(stream)
         after = Link(head.version, head.hash) if head else START
@@ -80,8 +69,8 @@ class MemoryStore:
         sealed, end = seal(events, after, marked)
         self._require_new_ids(stream, events)
         rows = [self._store(link) for link in sealed]
-        self._commands[claim.command_id] = Command(
-            stream, claim.digest, after.version + 1, end.version
+        self._commands[claim.command_id] = Claimed(
+            claim.command_id, stream, claim.digest, after.version + 1, end.version
         )
         return tuple(self._decode(row) for row in rows)
 
@@ -99,10 +88,6 @@ class MemoryStore:
 
     def _decode(self, row: StoredRow) -> RecordedEvent:
         return self._schema.decode(row.position, row.hash, row.text)
-
-    def _answer(self, known: Command) -> Appended:
-        found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
-        return Appended(tuple(found), True)
 
     def claimed(self, claim: Claim) -> Appended | None:
         """See EventStore."""
@@ -125,18 +110,17 @@ class MemoryStore:
         """See EventStore."""
         self._require_open()
         link = after if isinstance(after, Link) else self._link(stream, after)
-        return self._reader.events(islice(self.rows(stream), link.version, upto), stream, link)
+        return self._events.events(islice(self.rows(stream), link.version, upto), stream, link)
 
     def _link(self, stream: str, version: int) -> Link:
         if version <= 0:
             return START
-        return self._reader.link(islice(self.rows(stream), version - 1, version), stream, version)
+        return self._events.link(islice(self.rows(stream), version - 1, version), stream, version)
 
-    def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
+    def read_all(self, *, after: int = 0) -> Iterator[RecordedEvent]:
         """See EventStore."""
         self._require_open()
-        end = None if limit is None else after + limit
-        return self._reader.all_events(islice(iter(self._log), after, end), self._link)
+        return self._events.all_events(islice(iter(self._log), after, None), self._link)
 
     def wait(self, after: int, timeout: float) -> int:
         """See EventStore; nobody else can append meanwhile."""
@@ -159,7 +143,7 @@ class MemoryStore:
     def commands(self) -> Iterator[Claimed]:
         """See EventStore."""
         self._require_open()
-        return (Claimed(id_, *self._commands[id_]) for id_ in sorted(self._commands))
+        return (self._commands[id_] for id_ in sorted(self._commands))
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""
@@ -173,7 +157,7 @@ class MemoryStore:
             self._log.append(row)
             self._streams[row.stream].append(row)
             self._event_ids.add(row.event_id)
-        self._commands |= {command.command_id: Command(*command[1:]) for command in cargo.commands}
+        self._commands |= {command.command_id: command for command in cargo.commands}
         self._refusals += cargo.refusals
         self._folds |= {(fold.stream, fold.reducer): fold for fold in cargo.folds}
 
@@ -201,11 +185,14 @@ class MemoryStore:
         self._require_open()
         return iter(sorted(self._streams))
 
-    def verify(
-        self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
-    ) -> Iterator[Finding]:
-        """See EventStore."""
-        return findings(self, self._schema, stream, anchors or {})
+    def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        raise NotImplementedError(statement)
+
+    def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        raise NotImplementedError(statements)
+
+    def _foreign_rules(self) -> Iterable[str]:
+        return ()
 
     def strays(self) -> Iterator[Finding]:
         """See EventStore; nobody gets past us here."""
@@ -232,9 +219,6 @@ class MemoryStore:
         """See EventStore."""
         self._require_open()
         return (found for found in self._refusals if stream in (None, found.stream))
-
-    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
-        """See EventStore."""
 
     def close(self) -> None:
         """See EventStore."""
