@@ -8,10 +8,12 @@ opens the log anew. So a log that is moved, restored or upgraded meanwhile is se
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import jsonschema
@@ -24,16 +26,18 @@ from agents.answers import ToolAnswer, answer_of, failure
 from agents.errors import OutsideFolder, ToolCallError, UnfitArguments
 from agents.lines import line_of
 from agents.prompts import PROMPTS, RESOURCES, TEMPLATES, prompt_of, resource_line
-from agents.readers import SLOW, Loan, Readers
 from agents.tools import TOOLS, Tool
 from agents.warm import CommandEnd, Running, Warm
 
 Call = ServerRequestContext[Any, Any]
-JSON = "application/json"
+Ended = CommandEnd | None
+T = TypeVar("T")
+#: Reads that are carried out at once by readers.
+READERS = 2
+#: Seconds that a read waits for one of them, and after which it holds up no other.
+_PATIENCE, _SLOW = 0.1, 2.0
 #: Where a client names the call, the same each time that it sends it.
 CALL_ID = "claudecode/toolUseId"
-#: Seconds between two notes of progress.
-_BEAT = 1.0
 INSTRUCTIONS = (
     "wfctl keeps the state of a scientific workflow (stages) and of phase machines in an event "
     "log. Call `brief` first and whenever your context was lost; it says what to do next. After a "
@@ -47,18 +51,22 @@ INSTRUCTIONS = (
 
 
 class Face:
-    """What the handlers share: the warm process, the folder, and who acts.
+    """What the handlers share: the warm process, its readers, the folder, and who acts.
 
+    Reads are carried out by readers, of which each is lent one read at a time. A read that takes
+    long keeps its reader, and another takes that one's place. Where all are busy for longer than a
+    moment, a read has a process of its own, as a write has.
     ``actor`` is fixed; None: the client's own name, as an agent.
     """
 
     def __init__(self, warm: Warm, folder: Path, actor: str | None) -> None:
         self._warm = warm
-        self._readers = Readers(warm)
+        self._idle = [warm.reader() for _ in range(READERS)]
+        self._free = anyio.Semaphore(READERS)
         self.folder = folder.resolve()
         self._actor = actor
 
-    def actor(self, context: Call) -> str:
+    def _acting(self, context: Call) -> str:
         """Return who acts in a call: always an agent."""
         if self._actor is not None:
             return self._actor
@@ -70,7 +78,13 @@ class Face:
         """Return the folder of a call; raises `OutsideFolder`."""
         root = (self.folder / (named or ".")).resolve()
         if not root.is_relative_to(self.folder) or not root.is_dir():
-            raise OutsideFolder(str(named), str(self.folder))
+            raise OutsideFolder(
+                f"root: expected a folder in {self.folder}, for which this server was started; "
+                f"found {str(named)!r}. Start another server there, or give it a folder "
+                "above both.",
+                root=str(named),
+                folder=str(self.folder),
+            )
         return root
 
     async def run(self, line: list[str], context: Call, root: Path, *, writes: bool) -> CommandEnd:
@@ -80,46 +94,58 @@ class Face:
         """
         words = ["--output=json", "--log-level=error", *line]
         # As an option it would also choose whose events are read.
-        environ = {"WFCTL_ACTOR": self.actor(context)}
+        environ = {"WFCTL_ACTOR": self._acting(context)}
         async with _progress(context):
-            if not writes:
-                async with self._readers.lent() as loan:
-                    if loan is not None and (ended := await self._read(words, root, environ, loan)):
-                        return ended
+            if not writes and (ended := await self._read(words, root, environ)):
+                return ended
             with self._warm.start(words, root, environ) as running:
                 return await _end_of(running)
 
-    async def _read(
-        self, words: list[str], root: Path, environ: dict[str, str], loan: Loan
-    ) -> CommandEnd | None:
-        """Carry out a read by a reader; None where that died."""
+    async def _read(self, words: list[str], root: Path, environ: dict[str, str]) -> Ended:
+        """Carry out a read by a reader; None where all are busy, or where that died."""
+        with anyio.move_on_after(_PATIENCE) as waited:
+            await self._free.acquire()
+        if waited.cancelled_caught:
+            return None
+        reader = self._idle.pop()
+        is_lent = True
+
+        def give_back(stays: bool = False) -> None:
+            """Let it carry out another read; else another takes its place, and it ends with it."""
+            nonlocal is_lent
+            if is_lent:
+                is_lent = False
+                if not stays:
+                    reader.close()
+                self._idle.append(reader if stays else self._warm.reader())
+                self._free.release()
+
         try:
-            with self._warm.start(words, root, environ, loan.reader) as running:
-                ended = await _end_of(running, loan.give_up)
-                if running.stays:
-                    loan.give_back()
+            with self._warm.start(words, root, environ, reader) as running:
+                ended = await _end_of(running, give_back)
+                give_back(running.stays)
         except ConnectionError:
             return None
+        finally:
+            give_back()
         return ended if ended.code >= 0 else None
 
 
 @asynccontextmanager
 async def _progress(context: Call) -> AsyncIterator[None]:
     """Report how long it has taken, each second, to a client that asked for it."""
+
+    async def beat() -> None:
+        for seconds in count(1.0):
+            await anyio.sleep(1.0)
+            await context.session.report_progress(seconds, None, f"under way for {seconds:.0f} s")
+
     async with anyio.create_task_group() as group:
-        group.start_soon(_beat, context)
+        group.start_soon(beat)
         try:
             yield
         finally:
             group.cancel_scope.cancel()
-
-
-async def _beat(context: Call) -> None:
-    seconds = 0.0
-    while True:
-        await anyio.sleep(_BEAT)
-        seconds += _BEAT
-        await context.session.report_progress(seconds, None, f"under way for {seconds:.0f} s")
 
 
 async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> CommandEnd:
@@ -129,7 +155,7 @@ async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) 
     """
     try:
         while True:
-            with anyio.move_on_after(SLOW) as in_time:
+            with anyio.move_on_after(_SLOW) as in_time:
                 await anyio.wait_readable(running.news)
             if in_time.cancelled_caught:
                 is_slow()
@@ -140,94 +166,46 @@ async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) 
         raise
 
 
-class Handlers:
-    """One method for each request of the protocol."""
-
-    def __init__(self, face: Face) -> None:
-        self._face = face
-
-    async def list_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
-        """Return the tools, all at once."""
-        return types.ListToolsResult(tools=[described(tool) for tool in TOOLS.values()])
-
-    async def call_tool(
-        self, context: Call, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        """Carry out a call; what a command refuses is an answer that says so."""
-        once = (params.meta or {}).get(CALL_ID)
-        given = params.arguments or {}
-        answer = await _called(self._face, context, params.name, given, once)
-        content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
-        return types.CallToolResult(content=content, is_error=answer.is_error)
-
-    async def list_resources(self, _context: Any, _params: Any) -> types.ListResourcesResult:
-        """Return the addresses that are always there."""
-        return types.ListResourcesResult(resources=RESOURCES)
-
-    async def list_templates(
-        self, _context: Any, _params: Any
-    ) -> types.ListResourceTemplatesResult:
-        """Return the addresses that hold an id."""
-        return types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
-
-    async def read_resource(
-        self, context: Call, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        """Return what lies at an address; raises `MCPError`."""
-        uri = str(params.uri)
-        line = resource_line(uri)
-        if line is None:
-            raise _invalid(f"expected an address of the resource templates, found {uri!r}")
-        answer = answer_of(
-            *await self._face.run(line, context, self._face.folder, writes=False), writes=False
-        )
-        if answer.is_error:
-            raise _invalid(answer.text)
-        text = types.TextResourceContents(uri=uri, text=answer.text, mime_type=JSON)
-        return types.ReadResourceResult(contents=[text])
-
-    async def list_prompts(self, _context: Any, _params: Any) -> types.ListPromptsResult:
-        """Return the prompts."""
-        return types.ListPromptsResult(prompts=PROMPTS)
-
-    async def get_prompt(
-        self, _context: Any, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
-        """Return a prompt with its arguments filled in; raises `MCPError`."""
-        text = prompt_of(params.name, params.arguments or {})
-        if text is None:
-            raise _invalid(f"expected a prompt of the list, found {params.name!r}")
-        content = types.TextContent(type="text", text=text)
-        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
-
-
 def build(face: Face, version: str) -> Server[Any]:
     """Return the server."""
-    handlers = Handlers(face)
+    tools = [described(tool) for tool in TOOLS.values()]
     return Server(
         "wfctl",
         version=version,
         instructions=INSTRUCTIONS,
-        on_list_tools=handlers.list_tools,
-        on_call_tool=handlers.call_tool,
-        on_list_resources=handlers.list_resources,
-        on_list_resource_templates=handlers.list_templates,
-        on_read_resource=handlers.read_resource,
-        on_list_prompts=handlers.list_prompts,
-        on_get_prompt=handlers.get_prompt,
+        on_list_tools=_always(types.ListToolsResult(tools=tools)),
+        on_call_tool=partial(_call_tool, face),
+        on_list_resources=_always(types.ListResourcesResult(resources=RESOURCES)),
+        on_list_resource_templates=_always(
+            types.ListResourceTemplatesResult(resource_templates=TEMPLATES)
+        ),
+        on_read_resource=partial(_read_resource, face),
+        on_list_prompts=_always(types.ListPromptsResult(prompts=PROMPTS)),
+        on_get_prompt=_get_prompt,
     )
 
 
-def _invalid(message: str) -> MCPError:
-    return MCPError(code=types.INVALID_PARAMS, message=message)
+def _always(result: T) -> Callable[[Call, Any], Awaitable[T]]:
+    async def handler(_context: Call, _params: Any) -> T:
+        return result
+
+    return handler
 
 
-async def _called(
-    face: Face, context: Call, name: str, given: dict[str, Any], once: object = None
-) -> ToolAnswer:
-    tool = TOOLS.get(name)
+async def _call_tool(
+    face: Face, context: Call, params: types.CallToolRequestParams
+) -> types.CallToolResult:
+    """Carry out a call; what a command refuses is an answer that says so."""
+    answer = await _called(face, context, params)
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
+    return types.CallToolResult(content=content, is_error=answer.is_error)
+
+
+async def _called(face: Face, context: Call, params: types.CallToolRequestParams) -> ToolAnswer:
+    once, given = (params.meta or {}).get(CALL_ID), params.arguments or {}
+    tool = TOOLS.get(params.name)
     if tool is None:
-        raise _invalid(f"expected a tool of {', '.join(TOOLS)}; found {name!r}")
+        raise _invalid(f"expected a tool of {', '.join(TOOLS)}; found {params.name!r}")
     try:
         _check(tool, given)
         line = line_of(tool, given, once if isinstance(once, str) else None)
@@ -237,6 +215,34 @@ async def _called(
     ended = await face.run(line, context, root, writes=tool.writes)
     person = tool.decided_by.format(**given) if tool.decided_by and given.get("amendment") else None
     return answer_of(*ended, writes=tool.writes, person=person)
+
+
+async def _read_resource(
+    face: Face, context: Call, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
+    uri = str(params.uri)
+    line = resource_line(uri)
+    if line is None:
+        raise _invalid(f"expected an address of the resource templates, found {uri!r}")
+    answer = answer_of(*await face.run(line, context, face.folder, writes=False), writes=False)
+    if answer.is_error:
+        raise _invalid(answer.text)
+    text = types.TextResourceContents(uri=uri, text=answer.text, mime_type="application/json")
+    return types.ReadResourceResult(contents=[text])
+
+
+async def _get_prompt(
+    _context: Call, params: types.GetPromptRequestParams
+) -> types.GetPromptResult:
+    text = prompt_of(params.name, params.arguments or {})
+    if text is None:
+        raise _invalid(f"expected a prompt of the list, found {params.name!r}")
+    content = types.TextContent(type="text", text=text)
+    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+
+def _invalid(message: str) -> MCPError:
+    return MCPError(code=types.INVALID_PARAMS, message=message)
 
 
 def _check(tool: Tool, given: dict[str, Any]) -> None:
