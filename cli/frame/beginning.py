@@ -17,7 +17,7 @@ from cli.terminal.output import say
 from lifecycle.state.workflow import PLAN
 
 if TYPE_CHECKING:
-    from cli.frame.consent import AtTerminal, SignedConsent
+    from cli.frame.consent import PersonConsent
     from eventstore.event import Actor
     from service.root.root import Root
     from service.writing.workflow_service import Outcome
@@ -80,15 +80,12 @@ def approved(root: Root, actor: Actor, command: str, key: Path | None) -> Outcom
         store.close()
 
 
-def typed(actor: Actor, command: str, key: Path | None) -> AtTerminal | SignedConsent:
+def typed(actor: Actor, command: str, key: Path | None) -> PersonConsent:
     """Return how the person who typed the command at a terminal agrees by that."""
-    from cli.frame.consent import AtTerminal, SignedConsent
+    from cli.frame.consent import PersonConsent
 
-    return (
-        AtTerminal(actor, typed=command)
-        if key is None
-        else SignedConsent(actor, key, typed=command)
-    )
+    policy = "terminal" if key is None else "signature"
+    return PersonConsent(policy, actor, key, typed=command)
 
 
 #: Seconds between two looks, and for the database to end a question itself.

@@ -6,7 +6,8 @@ or not: scripts read keys, and a missing one is an error in most languages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cli.settings import Format
@@ -19,69 +20,52 @@ Record = dict[str, Any]
 _TEXT, _ENTRIES = 160, 8
 
 
-class Newest:
-    """The newest of many records, oldest first, as many as fit a budget of tokens.
+def print_newest(
+    output: Output,
+    records: Iterable[Record],
+    budget: int,
+    told: tuple[Callable[[Record], Record], Callable[[Record], str]],
+    view: Moment | None = None,
+) -> None:
+    """Print the newest of many records, oldest first, as many as fit a budget of tokens.
 
-    ``short`` makes of a record what programs are shown; ``text`` is the line for people.
+    ``told``: what makes of a record what programs are shown, and the line for people.
     """
-
-    def __init__(
-        self,
-        output: Output,
-        short: Callable[[Record], Record],
-        text: Callable[[Record], str],
-        view: Moment | None = None,
-    ) -> None:
-        self._output = output
-        self._short = short
-        self._text = text
-        self._view = view
-
-    def print(self, records: Iterable[Record], budget: int) -> None:
-        """Print what fits, and how many records do not."""
-        every = list(records)
-        lines = self._that_fit(every, budget)
-        while lines and tokens(self._rendered(lines, len(every))) > budget:
-            lines = lines[1:]
-        self._output.print(self._rendered(lines, len(every)))
-
-    def _that_fit(self, records: Sequence[Record], budget: int) -> list[Any]:
-        room = budget * TOKEN
-        shown: list[Any] = []
-        for record in reversed(records):
-            line = self._line(record)
-            room -= len((line if isinstance(line, str) else compact(line)).encode()) + 1
-            if room < 0:
-                break
-            shown.append(line)
-        return shown[::-1]
-
-    def _line(self, record: Record) -> Any:
-        if self._output.is_text:
-            return clipped(self._text(record))
-        return clipped(lean(self._short(record)))
-
-    def _rendered(self, shown: list[Any], of: int) -> str:
-        if self._output.settings.format is Format.JSONL:
-            return "\n".join(map(compact, shown))
-        left_out = of - len(shown)
-        head = [f"({left_out} older left out)"] if left_out else []
-        return self._output.rendered(
-            shown,
-            lambda: "\n".join([*head, *shown]),
-            view=self._view,
-            is_brief=True,
-            about={"left_out": left_out},
-        )
+    every, room, shown = list(records), budget * TOKEN, deque[Any]()
+    short, text = told
+    for record in reversed(every):
+        line = _clipped(text(record) if output.is_text else lean(short(record)))
+        room -= len((line if isinstance(line, str) else compact(line)).encode()) + 1
+        if room < 0:
+            break
+        shown.appendleft(line)
+    while tokens(rendered := _rendered(output, list(shown), len(every), view)) > budget and shown:
+        shown.popleft()
+    output.print(rendered)
 
 
-def clipped(value: Any) -> Any:
+def _rendered(output: Output, shown: list[Any], of: int, view: Moment | None) -> str:
+    """Return the records that are shown, and how many are not."""
+    if output.settings.format is Format.JSONL:
+        return "\n".join(map(compact, shown))
+    left_out = of - len(shown)
+    head = [f"({left_out} older left out)"] if left_out else []
+    return output.rendered(
+        shown,
+        lambda: "\n".join([*head, *shown]),
+        view=view,
+        is_brief=True,
+        about={"left_out": left_out},
+    )
+
+
+def _clipped(value: Any) -> Any:
     """Return plain JSON values with long texts and long lists cut, each marked where it is."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else f"{value[: _TEXT - 1]}…"
     if isinstance(value, dict):
-        return {key: clipped(one) for key, one in value.items()}
+        return {key: _clipped(one) for key, one in value.items()}
     if isinstance(value, list):
         more = [f"… {len(value) - _ENTRIES} more"] if len(value) > _ENTRIES else []
-        return [*map(clipped, value[:_ENTRIES]), *more]
+        return [*map(_clipped, value[:_ENTRIES]), *more]
     return value

@@ -130,20 +130,14 @@ def field(record: Record, name: str) -> Any:
 
 
 def ordered(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
-    """Return the newest ``limit`` records, or all, in their order or the newest first."""
-    if reverse:
-        return newest_first(records, limit)
-    return newest(records, limit) if limit else records
+    """Return the newest ``limit`` records, or all, in their order or the newest first.
 
-
-def newest(records: Iterable[Record], limit: int | None) -> deque[Record]:
-    """Return the last ``limit`` records, or all; no more than these are ever held."""
-    return deque(records, maxlen=limit)
-
-
-def newest_first(records: Iterable[Record], limit: int | None) -> Iterator[Record]:
-    """Return the records from the last to the first, at most ``limit``."""
-    return reversed(newest(records, limit))
+    No more than these are ever held.
+    """
+    if not (limit or reverse):
+        return records
+    found = deque(records, maxlen=limit)
+    return reversed(found) if reverse else found
 
 
 def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
@@ -155,11 +149,8 @@ def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
 
 
 def _texts(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(map(_texts, value.values()))
-    if isinstance(value, list):
-        return "\n".join(map(_texts, value))
-    return str(value)
+    inner = value.values() if isinstance(value, dict) else value
+    return "\n".join(map(_texts, inner)) if isinstance(value, (dict, list)) else str(value)
 
 
 def _cell(value: Any) -> str:
