@@ -60,10 +60,7 @@ def read_json(text: str) -> Any:
 
 
 def members(text: str, more: Mapping[str, Any]) -> list[SettingsPiece]:
-    """Return the piece that puts the keys of ``more`` that an object lacks before all it has.
-
-    Raises `ValueError` where the text is no object of JSON.
-    """
+    """Return the piece that puts in what an object lacks of ``more``; raises `ValueError`."""
     if not text.strip():
         return [SettingsPiece(len(text), json.dumps(more, indent=2, ensure_ascii=False) + "\n")]
     there = read_json(text)
@@ -313,10 +310,7 @@ def _toml(scripts: Path) -> str:
 
 @dataclass(slots=True)
 class InstallPlan:
-    """What is to be written (None: removed), what is kept of it, and what stays though it is ours.
-
-    ``left``: path → why it is left as it is.
-    """
+    """What is to be written (None: removed), its record, and ``left``: path → why it stays."""
 
     writes: dict[Path, bytes | None] = field(default_factory=dict)
     record: InstallRecord = field(default_factory=InstallRecord)

@@ -149,10 +149,7 @@ async def _progress(context: Call) -> AsyncIterator[None]:
 
 
 async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> CommandEnd:
-    """Wait for the end of a command, and end it where the call is cancelled.
-
-    ``is_slow`` is told where it takes longer than a read should.
-    """
+    """Wait for the end of a command, which ends if the call is cancelled; tell if it is slow."""
     try:
         while True:
             with anyio.move_on_after(_SLOW) as in_time:

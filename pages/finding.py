@@ -80,17 +80,12 @@ def written(part: str) -> str:
 
 def holds(event: RecordedEvent, text: str) -> bool:
     """Whether a text stands anywhere in the values of an event, in any case."""
-    return text.casefold() in "\n".join(_texts(event.body)).casefold()
+    return text.casefold() in _text(event.body).casefold()
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
-    else:
-        yield str(value)
+def _text(value: Any) -> str:
+    inner = value.values() if isinstance(value, dict) else value
+    return "\n".join(map(_text, inner)) if isinstance(value, (dict, list)) else str(value)
 
 
 #: Seconds that one wait for an event takes at most: with a job at work, whose lines are looked at.

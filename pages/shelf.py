@@ -64,14 +64,11 @@ class ServedRoot:
 def keyed(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
     """Return the entries with a key each: the id, and where several share it a digest behind it."""
     counts = Counter(entry.name for entry in entries)
+    shared = {one.where: sha256(one.where.encode()).hexdigest()[:8] for one in entries}
     return [
-        replace(one, key=one.name if counts[one.name] == 1 else f"{one.name}~{_digest(one.where)}")
+        replace(one, key=one.name if counts[one.name] == 1 else f"{one.name}~{shared[one.where]}")
         for one in entries
     ]
-
-
-def _digest(where: str) -> str:
-    return sha256(where.encode()).hexdigest()[:8]
 
 
 @dataclass(slots=True)
@@ -108,10 +105,7 @@ class Shelf:
         return self._entries[key]
 
     def state(self, entry: ServedRoot, log: WorkflowLog) -> Workflow:
-        """Return the state now: what was folded before, with the events since folded in.
-
-        Raises as `WorkflowLog.current` does.
-        """
+        """Return the state now, folded on from before; raises as `WorkflowLog.current` does."""
         kept = self._place(entry.key)
         with kept.lock:
             head = log.store.head(log.stream)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +56,16 @@ class PageLook:
         return self.request.text("at") is None
 
     @property
+    def last(self) -> int:
+        """Below which version events are looked for."""
+        end = self.then.head + 1
+        return min(self.request.number("before") or end, end)
+
+    def running(self, most: int) -> dict[str, str]:
+        """Return by stage the last lines of what runs."""
+        return self.shelf.running(self.entry, self.log, self.then, most)
+
+    @property
     def common(self) -> dict[str, Any]:
         """What every page of a workflow shows."""
         return {
@@ -79,18 +88,16 @@ def looked(shelf: Shelf, entry: ServedRoot, log: WorkflowLog, request: PageReque
 
 def listing(shelf: Shelf) -> bytes:
     """Return the list: what waits for a person first, then what failed, what runs, the newest."""
-    records = [_record(shelf, entry) for entry in shelf.refresh()]
+    records = []
+    for entry in shelf.refresh():
+        try:
+            with entry.open() as log:
+                records.append(record(entry, shelf.state(entry, log)))
+        except Exception as error:  # noqa: BLE001 - one that is broken hides no other
+            records.append(record(entry, None, str(getattr(error, "message", error))[:300]))
     records.sort(key=lambda one: one["updated"], reverse=True)
     records.sort(key=lambda one: one["urgency"])
     return render.page("list.html.j2", records=records, is_live=True, commands=_commands)
-
-
-def _record(shelf: Shelf, entry: ServedRoot) -> dict[str, Any]:
-    try:
-        with entry.open() as log:
-            return record(entry, shelf.state(entry, log))
-    except Exception as error:  # noqa: BLE001 - one that is broken hides no other
-        return record(entry, None, str(getattr(error, "message", error))[:300])
 
 
 def workflow(look: PageLook) -> bytes:
@@ -105,7 +112,7 @@ def workflow(look: PageLook) -> bytes:
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         next=_next(look),
-        tails=look.shelf.running(look.entry, look.log, state, _TAILS) if look.is_now else {},
+        tails=look.running(_TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],
         stages=every[first : first + _STAGES],
         first=first,
@@ -145,24 +152,22 @@ def _next(look: PageLook) -> list[NextAction]:
     ]
 
 
+#: By its kind, the commands with which a person decides what waits for one.
+_DECIDES = {
+    "amendment": ("amend approve {}", "amend reject {}"),
+    "drift": ("drift show",),
+    "stale": ("rerun {}",),
+    "failure": ("why {}",),
+    "judgement": ('stage complete {} --evidence "TEXT"',),
+}
+
+
 def _commands(entry: ServedRoot, wait: Item) -> list[str]:
     """Return the commands that a person decides with."""
-    match wait.kind:
-        case "amendment":
-            lines = [f"amend approve {wait.subject}", f"amend reject {wait.subject}"]
-        case "drift":
-            lines = ["drift show"]
-        case "stale":
-            lines = [f"rerun {wait.subject}"]
-        case "failure":
-            lines = [f"why {wait.subject}"]
-        case _ if wait.is_of_files:
-            lines = [f"verify {wait.stage}"]
-        case "judgement":
-            lines = [f'stage complete {wait.subject} --evidence "TEXT"']
-        case _:
-            lines = ["reconcile"]
-    return [f"{entry.command} {line}" for line in lines]
+    lines = _DECIDES.get(wait.kind, ("reconcile",))
+    if wait.is_of_files and wait.kind not in ("amendment", "drift", "stale", "failure"):
+        lines = (f"verify {wait.stage}",)
+    return [f"{entry.command} {line.format(wait.subject)}" for line in lines]
 
 
 def stage(look: PageLook) -> bytes:
@@ -172,6 +177,8 @@ def stage(look: PageLook) -> bytes:
     root = look.entry.root
     newest = found.source
     stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
+    runs = look.is_now and found.open_attempt is not None
+    tails = look.running(len(look.then.stages)) if runs else {}
     return render.page(
         "stage.html.j2",
         **look.common,
@@ -181,11 +188,7 @@ def stage(look: PageLook) -> bytes:
         judged=_judgements(look, found, listed),
         setters=_setters(look.then, found),
         others=[one for one in stands if not one.person],
-        tail=look.shelf.running(look.entry, look.log, look.then, len(look.then.stages)).get(
-            found.id, ""
-        )
-        if look.is_now and found.open_attempt is not None
-        else "",
+        tail=tails.get(found.id, ""),
         results=previews(root, found.results),
         inputs=previews(root, newest.inputs if newest else ()),
         dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
@@ -247,7 +250,7 @@ def history(look: PageLook) -> bytes:
         until=_bound(look, "until"),
     )
     grep = request.text("grep")
-    before = min(request.number("before") or look.then.head + 1, look.then.head + 1)
+    before = look.last
 
     def fits(event: RecordedEvent) -> bool:
         return wanted.fits(event) and (grep is None or finding.holds(event, grep))
@@ -268,9 +271,12 @@ def _needles(request: PageRequest) -> Iterator[list[str]]:
     if grep is not None:
         yield [finding.written(grep)]
     else:
-        yield from ([finding.quoted(one) for one in group] for group in (stages,) if group)
-        yield from ([finding.quoted(amendment)],) if amendment else ()
-        yield from ([finding.quoted(one)[:-1].rstrip("*") for one in types],) if types else ()
+        groups = (
+            [finding.quoted(one) for one in stages],
+            [finding.quoted(amendment)] if amendment else [],
+            [finding.quoted(one)[:-1].rstrip("*") for one in types],
+        )
+        yield from filter(None, groups)
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
@@ -322,14 +328,10 @@ def search(look: PageLook) -> bytes:
     if text is not None:
         wanted = text.casefold()
         stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
-        before = min(look.request.number("before") or look.then.head + 1, look.then.head + 1)
         found = finding.newest(
-            look.log,
-            before,
-            _EVENTS,
-            lambda event: finding.holds(event, text),
+            look.log, look.last, _EVENTS, lambda event: finding.holds(event, text),
             [[finding.written(text)]],
-        )
+        )  # fmt: skip
     older = {"q": text, "at": look.request.text("at"), "before": found.before}
     return render.page(
         "search.html.j2", **look.common, q=text or "", stages=stages[:_STAGES],
@@ -356,7 +358,6 @@ def page_of(look: PageLook) -> bytes:
     parts = look.request.parts[2:]
     if len(parts) == 2 and parts[0] == "stage":
         return stage(look)
-    with suppress(KeyError):
-        if len(parts) == 1:
-            return _PAGES[parts[0]](look)
+    if len(parts) == 1 and parts[0] in _PAGES:
+        return _PAGES[parts[0]](look)
     raise NotFound(f"no page {look.request.path!r:.200}; the list leads to all there are")

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> SignedCheckpoint:
-    """Return a checkpoint of a stream as it stands, or ``upto`` a version.
-
-    Raises `CheckpointDenied`, `UnsoundLog`.
-    """
+    """Return a checkpoint of a stream; raises `CheckpointDenied`, `UnsoundLog`."""
     from service.proofs.checkpoint import first_hash, origin_of, sign
     from service.proofs.judging import require_same_log
 
@@ -35,10 +32,7 @@ def judged(
     witnesses: Sequence[str] = (),
     keys: Sequence[str] = (),
 ) -> JudgedNotes:
-    """Hold the logs of the root against every checkpoint that is kept or named.
-
-    Raises `NotWitnessed` where a witness that is named has nothing to say.
-    """
+    """Hold the logs of the root against every checkpoint; raises `NotWitnessed`."""
     from service.machines.log import PREFIX
     from service.proofs.checkpoint import is_of_stream
     from service.proofs.judging import JudgedNotes, judge

@@ -121,10 +121,7 @@ class PersonConsent:
 
 
 def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
-    """Show a person the text on the controlling terminal, and return whether y was typed.
-
-    Raises `NeedsConsent` for an agent, and where there is no terminal.
-    """
+    """Return whether a person who reads the text at a terminal types y; raises `NeedsConsent`."""
     check_person(actor, subject)
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)

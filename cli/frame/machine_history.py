@@ -42,10 +42,7 @@ def told(log: MachineLog, steps: Iterator[tuple[Any, Any]], wanted: Selection) -
 
 
 def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Iterator[Entry]:
-    """Yield what the logs of all machines say, in the order in which it was recorded.
-
-    Raises `InvalidOption` for a moment that each machine has of its own.
-    """
+    """Yield what all machines' logs say, in the order of the records; raises `InvalidOption`."""
     if view is not None and view.version is not None:
         raise InvalidOption("a version is one machine's: name it with --machine ID")
     logs = map(root.machine, machines_in(root.log.store))

@@ -113,10 +113,7 @@ AsOf = Annotated["Moment | None", Together(moment, {"at": (At, None), "known_at"
 
 
 def spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command's function as typer takes it: an option for each parameter.
-
-    A flag without a name has that of its parameter.
-    """
+    """Return a command's function as typer takes it: an option for each parameter."""
     found = signature(function, eval_str=True)
     plain: list[Parameter] = []
     last: list[Parameter] = []
@@ -162,22 +159,11 @@ def _flag(name: str, told: OptionInfo) -> Any:
     return Annotated[bool, typer.Option(f"--{name.strip('_').replace('_', '-')}", help=told.help)]
 
 
-#: Each takes a value.
-EVERYWHERE = frozenset(
-    {
-        "--root",
-        "--root-is",
-        "--database-url",
-        "--journal",
-        "--output",
-        "-o",
-        "--color",
-        "--log-level",
-        "--actor",
-    }
-)
-
-#: These take none.
+#: Options of every command: each takes a value, but for the flags.
+EVERYWHERE = frozenset({
+    "--root", "--root-is", "--database-url", "--journal", "--output", "-o", "--color",
+    "--log-level", "--actor",
+})  # fmt: skip
 FLAGS = frozenset({"--as-is"})
 
 
@@ -191,25 +177,20 @@ def hoist(arguments: list[str]) -> list[str]:
         if word == "--":
             rest += [word, *queue]
             break
-        name, value = _parted(word)
+        name, equals, value = word.partition("=")
+        if word.startswith("-o") and len(word) > 2:
+            name, equals, value = "-o", "=", word[2:].removeprefix("=")
         if word in FLAGS:
             first.append(word)
         elif name not in EVERYWHERE:
             rest.append(word)
-        elif value is not None:
+        elif equals:
             first += [name, value]
         elif queue:
             first += [name, queue.pop(0)]
         else:
             rest.append(word)
     return first + rest
-
-
-def _parted(word: str) -> tuple[str, str | None]:
-    if word.startswith("-o") and len(word) > 2:
-        return "-o", word[2:].removeprefix("=")
-    name, equals, value = word.partition("=")
-    return name, value if equals else None
 
 
 def value_of(arguments: list[str], *names: str) -> str | None:

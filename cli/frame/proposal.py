@@ -70,10 +70,7 @@ def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
 
 
 def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[AskedChanges]:
-    """Return what is asked for of each stage that is named, by an option or before a path.
-
-    Raises `InvalidOption`, `UnknownStage`.
-    """
+    """Return what is asked of each named stage; raises `InvalidOption`, `UnknownStage`."""
     named = list(dict.fromkeys(stages)) or ([asked.stage] if asked.stage is not None else [])
     of_all: list[str] = []
     own: dict[str, list[str]] = {}

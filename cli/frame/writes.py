@@ -48,10 +48,7 @@ def claim(
     *commands: Payload,
     overruling: Overruling | None = None,
 ) -> None:
-    """As `write`, where the evidence does not deny what is said, or a person overrules it.
-
-    Raises `ClaimDenied`.
-    """
+    """As `write`, if the evidence or a person upholds what is said; raises `ClaimDenied`."""
     if not any(command.type in _CLAIMS for command in commands):
         write(context, options, *commands)
         return

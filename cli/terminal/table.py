@@ -40,18 +40,13 @@ def present(
     if output.is_text:
         output.print(table(output, records, columns))
     elif output.settings.format is Format.CSV:
-        _csv(records, list(records[0]) if records else names, output.is_terminal)
+        print_csv(records, list(records[0]) if records else names, output.is_terminal)
     else:
         output.records(records, lambda _: "", view=view)
 
 
-def print_csv(records: Sequence[Record], names: Sequence[str]) -> None:
-    """Print records to stdout as CSV headed by ``names``, harmless where it is a terminal."""
-    _csv(records, names, sys.stdout.isatty())
-
-
-def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
-    """Print RFC 4180: values that are no text as JSON, an empty cell for null.
+def print_csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
+    """Print RFC 4180 headed by ``names``: values that are no text as JSON, nothing for null.
 
     Words of others must not be carried out by the spreadsheet that opens them, nor by a terminal.
     """
