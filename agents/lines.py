@@ -37,18 +37,16 @@ def _route_of(tool: Tool, given: Arguments) -> Route:
         if names >= set(route.needs) and names <= route.fields:
             return route
     named = " ".join(filter(None, [tool.name, given.get("action")]))
-    expected, found = [_takes(one) for one in routes], sorted(names)
+    expected, found = [], sorted(names)
+    for route in routes:
+        needs = list(dict.fromkeys((*route.needs, *(n for n in route.places if n == "stage"))))
+        others = [f"[{name}]" for name in sorted(route.fields - set(needs))]
+        expected.append(", ".join([*needs, *others]) or "nothing")
     raise WrongArguments(
         f"{named}: expected {'; or '.join(expected)}; found {', '.join(found) or 'nothing'}.",
         expected=expected,
         found=found,
     )
-
-
-def _takes(route: Route) -> str:
-    needs = [*dict.fromkeys((*route.needs, *(n for n in route.places if n == "stage")))]
-    others = sorted(route.fields - set(needs))
-    return ", ".join([*needs, *(f"[{name}]" for name in others)]) or "nothing"
 
 
 def _option(option: str, value: Any) -> list[str]:

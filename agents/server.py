@@ -8,12 +8,13 @@ opens the log anew. So a log that is moved, restored or upgraded meanwhile is se
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import anyio
 import jsonschema
@@ -25,7 +26,6 @@ from mcp.shared.exceptions import MCPError
 from agents.answers import ToolAnswer, answer_of, failure
 from agents.errors import OutsideFolder, ToolCallError, UnfitArguments
 from agents.lines import line_of
-from agents.prompts import PROMPTS, RESOURCES, TEMPLATES, prompt_of, resource_line
 from agents.tools import TOOLS, Tool
 from agents.warm import CommandEnd, Running, Warm
 
@@ -203,8 +203,14 @@ async def _called(face: Face, context: Call, params: types.CallToolRequestParams
     tool = TOOLS.get(params.name)
     if tool is None:
         raise _invalid(f"expected a tool of {', '.join(TOOLS)}; found {params.name!r}")
+    validator = jsonschema.Draft202012Validator({**tool.schema, "additionalProperties": False})
+    problems = [
+        f"{'.'.join(map(str, e.path)) or 'arguments'}: {e.message[:200]}"
+        for e in validator.iter_errors(given)
+    ][:5]
     try:
-        _check(tool, given)
+        if problems:
+            raise UnfitArguments(f"{tool.name}: {'; '.join(problems)}", problems=problems)
         line = line_of(tool, given, once if isinstance(once, str) else None)
         root = face.root(given.get("root"))
     except ToolCallError as error:
@@ -218,7 +224,7 @@ async def _read_resource(
     face: Face, context: Call, params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
     uri = str(params.uri)
-    line = resource_line(uri)
+    line = _resource_line(uri)
     if line is None:
         raise _invalid(f"expected an address of the resource templates, found {uri!r}")
     answer = answer_of(*await face.run(line, context, face.folder, writes=False), writes=False)
@@ -231,7 +237,7 @@ async def _read_resource(
 async def _get_prompt(
     _context: Call, params: types.GetPromptRequestParams
 ) -> types.GetPromptResult:
-    text = prompt_of(params.name, params.arguments or {})
+    text = _prompt_of(params.name, params.arguments or {})
     if text is None:
         raise _invalid(f"expected a prompt of the list, found {params.name!r}")
     content = types.TextContent(type="text", text=text)
@@ -240,16 +246,6 @@ async def _get_prompt(
 
 def _invalid(message: str) -> MCPError:
     return MCPError(code=types.INVALID_PARAMS, message=message)
-
-
-def _check(tool: Tool, given: dict[str, Any]) -> None:
-    validator = jsonschema.Draft202012Validator({**tool.schema, "additionalProperties": False})
-    problems = [
-        f"{'.'.join(map(str, e.path)) or 'arguments'}: {e.message[:200]}"
-        for e in validator.iter_errors(given)
-    ]
-    if problems:
-        raise UnfitArguments(f"{tool.name}: {'; '.join(problems[:5])}", problems=problems[:5])
 
 
 def described(tool: Tool) -> types.Tool:
@@ -263,3 +259,81 @@ def described(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name, description=tool.says, input_schema=tool.schema, annotations=hints
     )
+
+
+#: What clients may pick: prompts; and what they may read: resources by their address.
+_RESUME = (
+    "Call `recover`, then `brief`. Say in two sentences where the work stands and what waits for a "
+    "person. Then carry out the calls in `next`, one at a time, until only a person or a running "
+    "job can go on. Before you stop, call `checkpoint`."
+)
+_CHECKPOINT = (
+    "Call `checkpoint` for {machine} now. In `summary` say what is done and how it was checked. In "
+    "`next` give the next steps in order, each so that somebody who knows nothing else can take it."
+)
+_REVIEW = (
+    "Call `check` with action `plan` and plan {plan}, and mend what it names. Then read it as "
+    "the scientist who has to trust its results. Does each stage say what it needs, which files it "
+    "writes and when it is good (`parameters.verify`)? Are units and seeds stated? Does each "
+    "dependency hold? List what you would ask them before `begin`."
+)
+#: Name → what it says, its one argument if it takes one, and its text.
+_PROMPTS = {
+    "resume": ("Go on with the work after a lost session", "", _RESUME),
+    "checkpoint": ("Leave a hand-off before the context is lost", "machine", _CHECKPOINT),
+    "review_plan": ("Look at a plan before it becomes a workflow", "plan", _REVIEW),
+}
+PROMPTS = [
+    types.Prompt(
+        name=name,
+        description=says,
+        arguments=[types.PromptArgument(name=field, required=True)] if field else [],
+    )
+    for name, (says, field, _) in _PROMPTS.items()
+]
+
+
+def _prompt_of(name: str, given: Mapping[str, str]) -> str | None:
+    """Return a prompt with its argument filled in; None for an unknown name."""
+    if name not in _PROMPTS:
+        return None
+    _, field, text = _PROMPTS[name]
+    return text.replace(f"{{{field}}}", given.get(field) or f"the {field}")
+
+
+#: Name, address, what it says, and the command line, in which ``{}`` is what the address holds.
+_LINES = (
+    ("brief", "wfctl://brief", "Where the work stands", "rehydrate --dry-run --brief=1500"),
+    ("machines", "wfctl://machines", "All machines", "machine list"),
+    ("stage", "wfctl://stage/{id}", "One stage", "show -- {}"),
+    ("machine", "wfctl://machine/{id}", "One machine", "machine get -- {}"),
+    (
+        "machine-brief",
+        "wfctl://machine/{id}/brief",
+        "A machine after a lost session",
+        "machine rehydrate --dry-run -- {}",
+    ),
+    ("type", "wfctl://type/{type}", "A machine's type", "machine describe -- {}"),
+    ("events", "wfctl://events/{after}", "Events after a version", "events --since={}"),
+)
+_JSON: Any = {"mime_type": "application/json"}
+RESOURCES = [
+    types.Resource(name=name, uri=uri, description=says, **_JSON)
+    for name, uri, says, _ in _LINES
+    if "{" not in uri
+]
+TEMPLATES = [
+    types.ResourceTemplate(name=name, uri_template=uri, description=says, **_JSON)
+    for name, uri, says, _ in _LINES
+    if "{" in uri
+]
+
+
+def _resource_line(uri: str) -> list[str] | None:
+    """Return the command line that an address stands for, None where it is no address of ours."""
+    for _, ours, _, line in _LINES:
+        found = re.fullmatch(re.sub(r"\{\w+\}", "([^/]+)", ours), uri)
+        if found:
+            held = unquote("".join(found.groups()))
+            return [word.replace("{}", held) for word in line.split()]
+    return None

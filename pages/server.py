@@ -19,9 +19,8 @@ from typing import Any
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from pages import entrance, render, views
 from pages.entrance import Door
-from pages.finding import Pulses
 from pages.render import PageRequest, figure, parsed
-from pages.shelf import ServedRoot, Shelf
+from pages.shelf import Pulses, ServedRoot, Shelf
 from service.errors import InvalidOption, NotFound
 from service.root.disk import OutsideRoot
 

@@ -11,9 +11,9 @@ from markupsafe import Markup
 from eventstore.event import RecordedEvent
 from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
-from pages import finding, render
+from pages import render
 from pages.render import PageRequest, previews
-from pages.shelf import ServedRoot, Shelf, record
+from pages.shelf import FoundEvents, ServedRoot, Shelf, holds, newest, quoted, record, written
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
 from projections.exports.report import counts
@@ -121,7 +121,7 @@ def workflow(look: PageLook) -> bytes:
         budget=budget_of(state),
         graph=_drawn(graph, state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
-        lines=finding.newest(look.log, state.head + 1, _LINES, lambda _: True).events,
+        lines=newest(look.log, state.head + 1, _LINES, lambda _: True).events,
         differences=[]
         if look.is_now
         else differences(document(look.then), document(look.now))[:_DIFFERENCES],
@@ -175,7 +175,7 @@ def stage(look: PageLook) -> bytes:
     found = look.then.stage(look.request.parts[3])
     listed = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
-    newest = found.source
+    source = found.source
     stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
     runs = look.is_now and found.open_attempt is not None
     tails = look.running(len(look.then.stages)) if runs else {}
@@ -190,14 +190,14 @@ def stage(look: PageLook) -> bytes:
         others=[one for one in stands if not one.person],
         tail=tails.get(found.id, ""),
         results=previews(root, found.results),
-        inputs=previews(root, newest.inputs if newest else ()),
+        inputs=previews(root, source.inputs if source else ()),
         dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
         next=[one for one in _next(look) if found.id in str(one).split()],
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
     )
 
 
-#: Looks back for the judgements of a stage, each as far as `finding.newest` goes.
+#: Looks back for the judgements of a stage, each as far as `newest` goes.
 _LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
@@ -205,7 +205,7 @@ _JUDGED = ("stage.completed", "stage.failed")
 def _judgements(look: PageLook, stage: Stage, listed: list[Attempt]) -> dict[str, dict[str, Any]]:
     """Return by attempt the checks and the words with which it was judged, of those shown."""
     ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
-    needles = [[finding.quoted(type_) for type_ in _JUDGED], [finding.quoted(stage.id)]]
+    needles = [[quoted(type_) for type_ in _JUDGED], [quoted(stage.id)]]
     last = listed[0].id if listed else ""
     found: dict[str, dict[str, Any]] = {}
     before: int | None = look.then.head + 1
@@ -216,7 +216,7 @@ def _judgements(look: PageLook, stage: Stage, listed: list[Attempt]) -> dict[str
     for _ in range(_LOOKS):
         if before is None or ended <= set(found):
             break
-        events, before = finding.newest(look.log, before, _ATTEMPTS, fits, needles)
+        events, before = newest(look.log, before, _ATTEMPTS, fits, needles)
         for event in events:
             found.setdefault(str(event.data.get("attempt") or last), event.data)
     return found
@@ -253,9 +253,9 @@ def history(look: PageLook) -> bytes:
     before = look.last
 
     def fits(event: RecordedEvent) -> bool:
-        return wanted.fits(event) and (grep is None or finding.holds(event, grep))
+        return wanted.fits(event) and (grep is None or holds(event, grep))
 
-    found = finding.newest(look.log, before, _EVENTS, fits, list(_needles(request)))
+    found = newest(look.log, before, _EVENTS, fits, list(_needles(request)))
     given = {name: request.text(name) for name in _FILTERS if request.text(name)}
     older = {**given, "at": request.text("at"), "before": found.before} if found.before else None
     return render.page(
@@ -269,12 +269,12 @@ def _needles(request: PageRequest) -> Iterator[list[str]]:
     grep, amendment = request.text("grep"), request.text("amendment")
     stages, types = _listed(request.text("stage")), _listed(request.text("type"))
     if grep is not None:
-        yield [finding.written(grep)]
+        yield [written(grep)]
     else:
         groups = (
-            [finding.quoted(one) for one in stages],
-            [finding.quoted(amendment)] if amendment else [],
-            [finding.quoted(one)[:-1].rstrip("*") for one in types],
+            [quoted(one) for one in stages],
+            [quoted(amendment)] if amendment else [],
+            [quoted(one)[:-1].rstrip("*") for one in types],
         )
         yield from filter(None, groups)
 
@@ -306,9 +306,9 @@ def _decisions(look: PageLook) -> dict[str, dict[str, Any]]:
     """Return by amendment who proposed and who decided it, as far back as one page looks."""
     if not look.then.amendments:
         return {}
-    found = finding.newest(
+    found = newest(
         look.log, look.then.head + 1, 4 * len(look.then.amendments) + 20,
-        lambda event: event.type.startswith("amendment."), [[finding.quoted("amendment.")[:-1]]],
+        lambda event: event.type.startswith("amendment."), [[quoted("amendment.")[:-1]]],
     )  # fmt: skip
     told: dict[str, dict[str, Any]] = {}
     if look.then.plan is not None:
@@ -324,13 +324,13 @@ def search(look: PageLook) -> bytes:
     """Return the stages, amendments and events that hold a text."""
     text = look.request.text("q")
     stages: list[Stage] = []
-    found = finding.FoundEvents([], None)
+    found = FoundEvents([], None)
     if text is not None:
         wanted = text.casefold()
         stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
-        found = finding.newest(
-            look.log, look.last, _EVENTS, lambda event: finding.holds(event, text),
-            [[finding.written(text)]],
+        found = newest(
+            look.log, look.last, _EVENTS, lambda event: holds(event, text),
+            [[written(text)]],
         )  # fmt: skip
     older = {"q": text, "at": look.request.text("at"), "before": found.before}
     return render.page(

@@ -90,7 +90,7 @@ def _print(
 ) -> None:
     given, output = context.params, workflow.output
     if given["brief"] is not None:
-        from cli.frame.brief import print_newest
+        from cli.frame.selection import print_newest
 
         print_newest(output, records, given["brief"], told, view)
         return

@@ -249,7 +249,7 @@ def blame(
             changes = blamed_of_machine(root.machine(machine), field, view)
         found = [entry.to_dict() for entry in changes]
         if brief is not None:
-            from cli.frame.brief import print_newest
+            from cli.frame.selection import print_newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
             print_newest(output, newest, brief, (_short, _blame_told), view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -123,11 +123,9 @@ def _rooted(settings: Settings, machine: str | None) -> tuple[Root, Config]:
         raise StateNotFound(machine, []) from error
 
 
-@contextmanager
-def reading(context: typer.Context, machine: str | None = None) -> Iterator[Reading]:
+def reading(context: typer.Context, machine: str | None = None) -> AbstractContextManager[Reading]:
     """Open the root for reading, without a lock; raises `NoRoot`, of a machine `StateNotFound`."""
-    with reading_of(settings_of(context), machine) as root:
-        yield root
+    return reading_of(settings_of(context), machine)
 
 
 @contextmanager

@@ -11,56 +11,40 @@ from typer.exceptions import TyperException
 
 from cli.program.helping import path_of, plain_name
 
-_RESUME = ("run: goes on", "rehydrate: looks first")
-_STOP = (
-    "stage cancel: ends the attempt under way",
-    "runner pause: lets the runner begin nothing more",
-    "runner stop: ends the runner, not its jobs",
-)
-_GRAPH = ("export mermaid",)
-_CHANGE = ("amend propose --stage STAGE --set parameters.KEY=VALUE --reason TEXT",)
-#: Word that people try → the commands that do it, the likeliest first; a colon, and what one does.
-MEANT: dict[str, tuple[str, ...]] = {
-    "resume": _RESUME,
-    "continue": _RESUME,
+#: Words that people try → the commands that do it, the likeliest first; a colon, and what one does.
+_MEANT = {
+    "resume continue": ("run: goes on", "rehydrate: looks first"),
     "recover": ("rehydrate",),
     "start": ("run: drives the workflow", "dispatch: launches one stage"),
-    "submit": ("dispatch",),
-    "launch": ("dispatch",),
+    "submit launch": ("dispatch",),
     "retry": ("stage retry",),
     "restart": ("stage retry: after a failure", "rerun: computes anew what is completed"),
-    "cancel": _STOP,
-    "stop": _STOP,
-    "kill": _STOP,
-    "abort": _STOP,
+    "cancel stop kill abort": (
+        "stage cancel: ends the attempt under way",
+        "runner pause: lets the runner begin nothing more",
+        "runner stop: ends the runner, not its jobs",
+    ),
     "pause": ("runner pause",),
-    "approve": ("amend approve",),
-    "accept": ("amend approve",),
+    "approve accept": ("amend approve",),
     "reject": ("amend reject",),
     "apply": ("plan apply: takes an edited plan", "amend approve: agrees to an amendment"),
-    "change": _CHANGE,
-    "edit": _CHANGE,
-    "set": _CHANGE,
+    "change edit set": ("amend propose --stage STAGE --set parameters.KEY=VALUE --reason TEXT",),
     "skip": ("amend propose --type stage_skip --stage STAGE --reason TEXT",),
     "validate": ("plan check: a plan", "fsck: the log", "verify: the results"),
     "lint": ("plan check",),
-    "new": ("init",),
-    "create": ("init",),
-    "graph": _GRAPH,
-    "dag": _GRAPH,
-    "plot": _GRAPH,
+    "new create": ("init",),
+    "graph dag plot": ("export mermaid",),
     "history": ("log",),
     "ps": ("status",),
     "queue": ("status: this workflow", "list: all of this login"),
     "ls": ("list",),
-    "top": ("watch",),
-    "monitor": ("watch",),
+    "top monitor": ("watch",),
     "tail": ("logs --follow",),
     "output": ("logs",),
     "dashboard": ("serve",),
-    "results": ("report",),
-    "summary": ("report",),
+    "results summary": ("report",),
 }
+MEANT = {word: meant for words, meant in _MEANT.items() for word in words.split()}
 #: Commands that a message tells of at most.
 _SHOWN = 4
 #: How alike a word and a name are (1: equal), so that the one may be a slip of the other.
