@@ -40,7 +40,9 @@ def answer_of(
         envelope = json.loads(out)
         succeeded = envelope["success"]
     except (ValueError, TypeError, KeyError):
-        return failure("no_answer", _without_answer(code, err))
+        last = (err.strip().splitlines() or ["it said nothing"])[-1][:_SHORT]
+        ended = "was ended" if code < 0 else f"ended with {code}"
+        return failure("no_answer", f"expected an answer of wfctl; the command {ended}: {last}")
     if not succeeded:
         error = envelope["error"]
         told, actions = error.get("data"), envelope.get("next_actions")
@@ -157,12 +159,6 @@ def _told(data: Any) -> Any:
         return data
     events = [{name: one[name] for name in _OF_EVENT if name in one} for one in data["events"]]
     return {**data, "events": events}
-
-
-def _without_answer(code: int, err: str) -> str:
-    said = err.strip().splitlines()[-1:] or ["it said nothing"]
-    ended = "was ended" if code < 0 else f"ended with {code}"
-    return f"expected an answer of wfctl; the command {ended}: {said[0][:_SHORT]}"
 
 
 def _compact(value: Any) -> str:

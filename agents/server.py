@@ -8,7 +8,7 @@ opens the log anew. So a log that is moved, restored or upgraded meanwhile is se
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -224,8 +224,12 @@ async def _read_resource(
     face: Face, context: Call, params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
     uri = str(params.uri)
-    line = _resource_line(uri)
-    if line is None:
+    line: list[str] = []
+    for _, ours, _, words in _LINES:
+        if found := re.fullmatch(re.sub(r"\{\w+\}", "([^/]+)", ours), uri):
+            held = unquote("".join(found.groups()))
+            line = [word.replace("{}", held) for word in words.split()]
+    if not line:
         raise _invalid(f"expected an address of the resource templates, found {uri!r}")
     answer = answer_of(*await face.run(line, context, face.folder, writes=False), writes=False)
     if answer.is_error:
@@ -237,9 +241,12 @@ async def _read_resource(
 async def _get_prompt(
     _context: Call, params: types.GetPromptRequestParams
 ) -> types.GetPromptResult:
-    text = _prompt_of(params.name, params.arguments or {})
-    if text is None:
+    if params.name not in _PROMPTS:
         raise _invalid(f"expected a prompt of the list, found {params.name!r}")
+    _, field, text = _PROMPTS[params.name]
+    if field:
+        given = (params.arguments or {}).get(field)
+        text = text.replace(f"{{{field}}}", given or f"the {field}")
     content = types.TextContent(type="text", text=text)
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
@@ -293,14 +300,6 @@ PROMPTS = [
 ]
 
 
-def _prompt_of(name: str, given: Mapping[str, str]) -> str | None:
-    """Return a prompt with its argument filled in; None for an unknown name."""
-    if name not in _PROMPTS:
-        return None
-    _, field, text = _PROMPTS[name]
-    return text.replace(f"{{{field}}}", given.get(field) or f"the {field}")
-
-
 #: Name, address, what it says, and the command line, in which ``{}`` is what the address holds.
 _LINES = (
     ("brief", "wfctl://brief", "Where the work stands", "rehydrate --dry-run --brief=1500"),
@@ -327,13 +326,3 @@ TEMPLATES = [
     for name, uri, says, _ in _LINES
     if "{" in uri
 ]
-
-
-def _resource_line(uri: str) -> list[str] | None:
-    """Return the command line that an address stands for, None where it is no address of ours."""
-    for _, ours, _, line in _LINES:
-        found = re.fullmatch(re.sub(r"\{\w+\}", "([^/]+)", ours), uri)
-        if found:
-            held = unquote("".join(found.groups()))
-            return [word.replace("{}", held) for word in line.split()]
-    return None

@@ -327,7 +327,11 @@ def search(look: PageLook) -> bytes:
     found = FoundEvents([], None)
     if text is not None:
         wanted = text.casefold()
-        stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
+        for one in look.then.stages.values():
+            parts = (one.id, one.name, one.success_criteria, one.last_error, one.parameters,
+                     one.inputs, one.outputs)  # fmt: skip
+            if wanted in "\n".join(flat(part or "") for part in parts).casefold():
+                stages.append(one)
         found = newest(
             look.log, look.last, _EVENTS, lambda event: holds(event, text),
             [[written(text)]],
@@ -337,12 +341,6 @@ def search(look: PageLook) -> bytes:
         "search.html.j2", **look.common, q=text or "", stages=stages[:_STAGES],
         found=found.events, older=older if found.before else None,
     )  # fmt: skip
-
-
-def _speaks(stage: Stage, wanted: str) -> bool:
-    parts = (stage.id, stage.name, stage.success_criteria, stage.last_error, stage.parameters,
-             stage.inputs, stage.outputs)  # fmt: skip
-    return wanted in "\n".join(flat(part or "") for part in parts).casefold()
 
 
 _PAGES: dict[str, Callable[[PageLook], bytes]] = {

@@ -118,7 +118,14 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     plain: list[Parameter] = []
     last: list[Parameter] = []
     made: dict[str, Together] = {}
-    for parameter in map(_annotated, found.parameters.values()):
+    for parameter in found.parameters.values():
+        if isinstance(told := parameter.default, ParameterInfo):
+            # The default is the option: typer reads of the annotation what both say.
+            kind, given = parameter.annotation, told.given  # type: ignore[attr-defined]
+            parameter = parameter.replace(  # noqa: PLW2901 - from here on it is as the others are
+                annotation=Annotated[kind, told],
+                default=False if kind is bool and given is None else given,
+            )
         told = getattr(parameter.annotation, "__metadata__", (None,))[0]
         if isinstance(told, Together):
             made[parameter.name] = told
@@ -128,7 +135,10 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
                 for name, (kind, default) in each
             )
         elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
-            plain.append(parameter.replace(annotation=_flag(parameter.name, told)))
+            # Nothing denies a flag, unless its names say what does.
+            name = f"--{parameter.name.strip('_').replace('_', '-')}"
+            flag = told if told.default is not ... else typer.Option(name, help=told.help)
+            plain.append(parameter.replace(annotation=Annotated[bool, flag]))
         else:
             plain.append(parameter)
 
@@ -141,22 +151,6 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     del command.__wrapped__  # type: ignore[attr-defined] # typer would look there for parameters
     command.__signature__ = found.replace(parameters=[*plain, *last])  # type: ignore[attr-defined]
     return command
-
-
-def _annotated(parameter: Parameter) -> Parameter:
-    """Return a parameter whose default is its option with what typer reads of both."""
-    told, kind = parameter.default, parameter.annotation
-    if not isinstance(told, ParameterInfo):
-        return parameter
-    given = False if kind is bool and told.given is None else told.given  # type: ignore[attr-defined]
-    return parameter.replace(annotation=Annotated[kind, told], default=given)
-
-
-def _flag(name: str, told: OptionInfo) -> Any:
-    """Return a flag that nothing denies, unless its names say what does."""
-    if told.default is not ...:
-        return Annotated[bool, told]
-    return Annotated[bool, typer.Option(f"--{name.strip('_').replace('_', '-')}", help=told.help)]
 
 
 #: Options of every command: each takes a value, but for the flags.

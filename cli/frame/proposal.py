@@ -125,7 +125,15 @@ def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
     for asked in each:
         target = state.stage(asked.stage) if asked.stage is not None else state
         of = f"{asked.stage}." if asked.stage is not None else ""
-        for path, value in _new_values(asked):
+        new = [*asked.settings.items()]
+        for name, change in asked.changes.items():
+            leaves = change.items() if name in KEYED and isinstance(change, dict) else ()
+            new += [
+                (f"{name}.{key}", leaf["new"])
+                for key, leaf in leaves
+                if isinstance(leaf, dict) and "new" in leaf
+            ]
+        for path, value in new:
             before = value_at(target, path)
             if before is None:
                 yield from _near(target, of, path)
@@ -134,14 +142,6 @@ def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
                     f"{of}{path} was {_TYPES.get(type(before), 'a value')} ({before!r:.40}) and "
                     f"becomes {_TYPES.get(type(value), 'a value')} ({value!r:.40})"
                 )
-
-
-def _new_values(asked: AskedChanges) -> Iterator[tuple[str, Any]]:
-    yield from asked.settings.items()
-    for field_, change in asked.changes.items():
-        for key, leaf in change.items() if field_ in KEYED and isinstance(change, dict) else ():
-            if isinstance(leaf, dict) and "new" in leaf:
-                yield f"{field_}.{key}", leaf["new"]
 
 
 def _near(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:

@@ -80,7 +80,7 @@ def candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
     line = hoist(before)
     root = value_of(line, "--root")
     settings = replace(settings, root=Path(root)) if root is not None else settings
-    pairs = zip(before, [*before[1:], ""], strict=True)
+    pairs = zip(before, [*before[1:], ""], strict=False)
     taken = {word for pair in pairs if pair[0] in EVERYWHERE for word in pair}
     command, rest = _command(program, [word for word in before if word not in taken])
     if hasattr(command, "commands"):

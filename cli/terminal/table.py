@@ -83,7 +83,14 @@ _LESS = {"LESS": "FRX"}
 @contextmanager
 def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
     """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
-    command = _pager() if wanted and output.is_text and sys.stdout.isatty() else []
+    command: list[str] = []
+    if wanted and output.is_text and sys.stdout.isatty():
+        line = os.environ.get("PAGER", "less")
+        try:
+            command = shlex.split(line)
+        except ValueError as error:
+            said = f"expected a command in $PAGER, found {line!r} ({error})"
+            raise InvalidOption(said) from None
     if not (command and shutil.which(command[0])):
         yield
         return
@@ -99,11 +106,3 @@ def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
         pass  # a person who leaves the pager has seen enough
     finally:
         pager.communicate()
-
-
-def _pager() -> list[str]:
-    line = os.environ.get("PAGER", "less")
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        raise InvalidOption(f"expected a command in $PAGER, found {line!r} ({error})") from None
