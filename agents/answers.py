@@ -12,8 +12,8 @@ from agents.lines import call_of
 BOUND = 6000
 #: What is shorter is never cut.
 _SHORT = 200
-#: Keys and indices from the answer down to a part of it.
-Path = tuple[Any, ...]
+#: What a part of the answer stands in, and its key or index there.
+Place = tuple[Any, Any]
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 #: What a write's events are told by; the rest is what the caller sent.
 _OF_EVENT = ("version", "type")
@@ -40,7 +40,9 @@ def answer_of(
         envelope = json.loads(out)
         succeeded = envelope["success"]
     except (ValueError, TypeError, KeyError):
-        return failure("no_answer", _without_answer(code, err))
+        last = (err.strip().splitlines() or ["it said nothing"])[-1][:_SHORT]
+        ended = "was ended" if code < 0 else f"ended with {code}"
+        return failure("no_answer", f"expected an answer of wfctl; the command {ended}: {last}")
     if not succeeded:
         error = envelope["error"]
         told, actions = error.get("data"), envelope.get("next_actions")
@@ -115,52 +117,41 @@ def said(data: Any) -> Any:
 def fitted(value: Any, bound: int = BOUND) -> str:
     """Return compact JSON of at most ``bound`` bytes; what was cut is counted in ``left_out``."""
     text, left = _compact(value), 0
+    value = json.loads(text)  # a copy, of which parts are cut
     while len(text.encode()) > bound:
-        path, heaviest = _heaviest(value)
-        kept = len(heaviest) // 2
-        left += len(heaviest) - kept
-        value = _put(value, path, _first(heaviest, kept))
+        inner, key = _heaviest(value)
+        kept = len(inner[key]) // 2
+        left += len(inner[key]) - kept
+        is_object = isinstance(inner[key], dict)
+        inner[key] = dict(list(inner[key].items())[:kept]) if is_object else inner[key][:kept]
         text = _compact({**value, "left_out": left})
     return text
 
 
-def _heaviest(value: dict[str, Any]) -> tuple[Path, Any]:
-    """Return the largest text or list with where it stands; the largest object where all are short.
+def _heaviest(value: dict[str, Any]) -> Place:
+    """Return where the largest text or list stands; the largest object where all are short.
 
     The answer itself stays an object that holds all of its own fields.
     """
-    parts = list(_parts(value, ()))
-    plain = [part for part in parts if not isinstance(part[1], dict)]
-    path, heaviest = max(plain, key=_weight, default=((), ""))
-    if len(_compact(heaviest)) > _SHORT:
-        return path, heaviest
-    return max(parts, key=_weight)
+    places = list(_places(value))
+    plain = [place for place in places if not isinstance(place[0][place[1]], dict)]
+    heaviest = max(plain, key=_weight, default=None)
+    if heaviest is None or _weight(heaviest) <= _SHORT:
+        return max(places, key=_weight)
+    return heaviest
 
 
-def _weight(part: tuple[Path, Any]) -> int:
-    return len(_compact(part[1]))
+def _weight(place: Place) -> int:
+    return len(_compact(place[0][place[1]]))
 
 
-def _first(value: Any, count: int) -> Any:
-    return dict(list(value.items())[:count]) if isinstance(value, dict) else value[:count]
-
-
-def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield each text, list and object below the answer that has something to cut."""
-    if path and isinstance(value, (str, list, dict)) and len(value) > 0:
-        yield path, value
-    if isinstance(value, (dict, list)):
-        inner = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, one in inner:
-            yield from _parts(one, (*path, key))
-
-
-def _put(value: Any, path: Path, new: Any) -> Any:
-    if not path:
-        return new
-    changed = dict(value) if isinstance(value, dict) else list(value)
-    changed[path[0]] = _put(value[path[0]], path[1:], new)
-    return changed
+def _places(value: Any) -> Iterator[Place]:
+    """Yield where each text, list and object stands that has something to cut."""
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(one, (str, list, dict)) and one:
+            yield value, key
+        if isinstance(one, (list, dict)):
+            yield from _places(one)
 
 
 def _told(data: Any) -> Any:
@@ -168,12 +159,6 @@ def _told(data: Any) -> Any:
         return data
     events = [{name: one[name] for name in _OF_EVENT if name in one} for one in data["events"]]
     return {**data, "events": events}
-
-
-def _without_answer(code: int, err: str) -> str:
-    said = err.strip().splitlines()[-1:] or ["it said nothing"]
-    ended = "was ended" if code < 0 else f"ended with {code}"
-    return f"expected an answer of wfctl; the command {ended}: {said[0][:_SHORT]}"
 
 
 def _compact(value: Any) -> str:

@@ -8,7 +8,6 @@ ToolCallError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 
@@ -27,17 +26,6 @@ class WrongArguments(ToolCallError):
 
     code = "wrong_arguments"
 
-    def __init__(
-        self, tool: str, action: str | None, found: Iterable[str], expected: list[str]
-    ) -> None:
-        named = f"{tool} {action}" if action else tool
-        given = ", ".join(sorted(found)) or "nothing"
-        super().__init__(
-            f"{named}: expected {'; or '.join(expected)}; found {given}.",
-            expected=expected,
-            found=sorted(found),
-        )
-
 
 class UnfitArguments(ToolCallError):
     """Arguments that the tool's schema does not allow."""
@@ -49,11 +37,3 @@ class OutsideFolder(ToolCallError):
     """A root that lies outside of the folder that the server was started for."""
 
     code = "outside_folder"
-
-    def __init__(self, root: str, folder: str) -> None:
-        super().__init__(
-            f"root: expected a folder in {folder}, for which this server was started; found "
-            f"{root!r}. Start another server there, or give it a folder above both.",
-            root=root,
-            folder=folder,
-        )

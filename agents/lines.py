@@ -21,7 +21,7 @@ def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     Values are never words of their own that an option could be read from: what goes by place
     stands behind ``--``, what goes by name in one word with its option. Raises `WrongArguments`.
     """
-    route = _route(tool, given)
+    route = _route_of(tool, given)
     words = [*route.words, *route.fixed]
     known = {"request_id": once, **{name: one for name, one in given.items() if one is not None}}
     for name, option in route.options.items():
@@ -30,19 +30,23 @@ def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     return [*words, "--", *places] if places else words
 
 
-def _route(tool: Tool, given: Arguments) -> Route:
+def _route_of(tool: Tool, given: Arguments) -> Route:
     names = {name for name, value in given.items() if value is not None} - {"action", "root"}
     routes = tool.routes[given.get("action")]
     for route in routes:
         if names >= set(route.needs) and names <= route.fields:
             return route
-    raise WrongArguments(tool.name, given.get("action"), names, [_takes(one) for one in routes])
-
-
-def _takes(route: Route) -> str:
-    needs = [*dict.fromkeys((*route.needs, *(n for n in route.places if n == "stage")))]
-    others = sorted(route.fields - set(needs))
-    return ", ".join([*needs, *(f"[{name}]" for name in others)]) or "nothing"
+    named = " ".join(filter(None, [tool.name, given.get("action")]))
+    expected, found = [], sorted(names)
+    for route in routes:
+        needs = list(dict.fromkeys((*route.needs, *(n for n in route.places if n == "stage"))))
+        others = [f"[{name}]" for name in sorted(route.fields - set(needs))]
+        expected.append(", ".join([*needs, *others]) or "nothing")
+    raise WrongArguments(
+        f"{named}: expected {'; or '.join(expected)}; found {', '.join(found) or 'nothing'}.",
+        expected=expected,
+        found=found,
+    )
 
 
 def _option(option: str, value: Any) -> list[str]:

@@ -6,34 +6,38 @@ saying who acts, keys and consent, giving up for good, taking over or undoing ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Schema = dict[str, Any]
 
-TEXT: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "integer"}
-FLAG: Schema = {"type": "boolean"}
-TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-OBJECT: Schema = {"type": "object"}
+#: What a field is, by the mark behind its name.
+_KINDS: dict[str, Schema] = {
+    "": {"type": "string"},
+    "#": {"type": "integer"},
+    "?": {"type": "boolean"},
+    "*": {"type": "array", "items": {"type": "string"}},
+    ".": {"type": "object"},
+}
 
 
-def _said(schema: Schema, text: str) -> Schema:
-    return {**schema, "description": text}
+def _fields(words: str, **said: str) -> dict[str, Schema]:
+    """Return fields in their order, with what is said of them; ``n#100`` is at most that."""
+    found: dict[str, Schema] = {}
+    for name, mark, most in re.findall(r"(\w+)([#?*.]?)(\d*)", words):
+        more: Schema = {"maximum": int(most)} if most else {}
+        told = {"description": said[name]} if name in said else {}
+        found[name] = {**_KINDS[mark], **more, **told}
+    return found
 
 
 #: What tools of several kinds take.
-FIELDS: dict[str, Schema] = {
-    "root": TEXT,
-    "stage": TEXT,
-    "machine": TEXT,
-    "request_id": _said(TEXT, "Yours; repeated: first answer, nothing twice"),
-    "expected_version": NUMBER,
-    "at": _said(TEXT, "Version, time, session:3"),
-    "reason": TEXT,
-    "limit": NUMBER,
-    "tokens": {"type": "integer", "maximum": 1500},
-}
+FIELDS = _fields(
+    "root stage machine request_id expected_version# at reason limit# tokens#1500",
+    request_id="Yours; repeated: first answer, nothing twice",
+    at="Version, time, session:3",
+)
 
 
 class Route(NamedTuple):
@@ -45,10 +49,10 @@ class Route(NamedTuple):
     """
 
     words: tuple[str, ...]
-    places: tuple[str, ...] = ()
-    options: Mapping[str, str] = {}
-    needs: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()
+    places: tuple[str, ...]
+    options: Mapping[str, str]
+    needs: tuple[str, ...]
+    fixed: tuple[str, ...]
 
     @property
     def fields(self) -> frozenset[str]:
@@ -66,7 +70,7 @@ class Tool(NamedTuple):
     name: str
     says: str
     routes: Mapping[str | None, tuple[Route, ...]]
-    own: Mapping[str, Schema] = {}
+    own: Mapping[str, Schema]
     required: tuple[str, ...] = ()
     writes: bool = False
     decided_by: str = ""
@@ -76,159 +80,139 @@ class Tool(NamedTuple):
     @property
     def flags(self) -> frozenset[str]:
         """Its fields that are true or are left out."""
-        return frozenset(name for name, said in self.own.items() if said is FLAG)
+        return frozenset(name for name, said in self.own.items() if said["type"] == "boolean")
 
     @property
     def schema(self) -> Schema:
         """JSON Schema of its arguments."""
         taken: set[str] = set().union(*(r.fields for some in self.routes.values() for r in some))
-        known = {**FIELDS, **self.own}
-        order = [name for name in known if name in taken]
-        properties = {name: known[name] for name in order}
         actions = [action for action in self.routes if action is not None]
-        if actions:
-            properties = {"action": {"type": "string", "enum": actions}, **properties}
+        properties: dict[str, Schema] = {"action": {**_KINDS[""], "enum": actions}}
+        known = {**FIELDS, **self.own}
+        properties |= {name: one for name, one in known.items() if name in taken}
         properties["root"] = FIELDS["root"]
-        required = [*(["action"] if actions else []), *self.required]
-        found: Schema = {"type": "object", "properties": properties}
-        if required:
-            found["required"] = required
-        return found
+        required = ["action", *self.required]
+        if not actions:
+            del properties["action"], required[0]
+        needs = {"required": required} if required else {}
+        return {"type": "object", "properties": properties, **needs}
 
 
 #: Options of writes.
-_ONCE = "request_id=--command-id"
-_WRITE = f"{_ONCE} expected_version"
+_SHORT = {"WRITE": "ONCE expected_version", "ONCE": "request_id=--command-id"}
 
 
-def _route(line: str, options: str = "") -> Route:
-    """Return a route: ``command {place} --fixed``, and ``field`` or ``field=--option``.
+def _route(line: str) -> Route:
+    """Return a route: ``command {place} --fixed | field other=--option``; with ``!`` it is needed.
 
-    A field with ``!`` is needed.
+    ``WRITE`` and ``ONCE`` stand for the options of writes.
     """
-    words, fields = line.split(), options.split()
-    places = tuple(word[1:-1].rstrip("!") for word in words if word[0] == "{")
-    named = [field.partition("=") for field in fields]
-    taken = {(name := each.rstrip("!")): way or _option_of(name) for each, _, way in named}
+    for short, whole in _SHORT.items():
+        line = line.replace(short, whole)
+    command, _, options = line.partition("|")
+    words = command.split()
+    named = [field.partition("=") for field in options.split()]
     marked = [word.strip("{}") for word in words] + [each for each, _, _ in named]
     return Route(
-        tuple(word for word in words if word[0] not in "{-"),
-        places,
-        taken,
-        tuple(each[:-1] for each in marked if each.endswith("!")),
-        tuple(word for word in words if word[0] == "-"),
+        words=tuple(word for word in words if word[0] not in "{-"),
+        places=tuple(word.strip("{!}") for word in words if word[0] == "{"),
+        options={
+            (name := each.rstrip("!")): way or f"--{name.replace('_', '-')}"
+            for each, _, way in named
+        },
+        needs=tuple(each[:-1] for each in marked if each.endswith("!")),
+        fixed=tuple(word for word in words if word[0] == "-"),
     )
 
 
-def _option_of(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _tool(
+    name: str, says: str, lines: str | Mapping[str, str], own: Mapping[str, Schema], **more: Any
+) -> Tool:
+    """Return a tool; ``lines`` are its routes, or by action those of each, parted by ``;``."""
+    by_action: Mapping[Any, str] = {None: lines} if isinstance(lines, str) else lines
+    routes = {action: tuple(map(_route, some.split(";"))) for action, some in by_action.items()}
+    return Tool(name, says, routes, own, **more)
 
 
 READING = (
-    Tool(
+    _tool(
         "brief",
         "Where the work stands and what to do next; call it first, and whenever you lost track.",
-        {
-            None: (
-                _route("machine rehydrate {machine!} --dry-run"),
-                _route("rehydrate --dry-run", "tokens=--brief"),
-            )
-        },
+        "machine rehydrate {machine!} --dry-run; rehydrate --dry-run | tokens=--brief",
+        {},
     ),
-    Tool(
+    _tool(
         "list",
         "All machines, and the staged workflow, with phase, age and blockers.",
-        {None: (_route("machine list", "type phase limit"),)},
-        {"type": TEXT, "phase": TEXT},
+        "machine list | type phase limit",
+        _fields("type phase"),
     ),
-    Tool(
+    _tool(
         "get",
         "One stage with its attempts, one machine or a part of it (query: dot path), or the whole "
         "workflow's status.",
-        {
-            None: (
-                _route("machine get {machine!}", "query fields at"),
-                _route("show {stage!}", "at"),
-                _route("status", "at"),
-            )
-        },
-        {"query": TEXT, "fields": _said(TEXT, "Comma-separated")},
+        "machine get {machine!} | query fields at; show {stage!} | at; status | at",
+        _fields("query fields", fields="Comma-separated"),
     ),
-    Tool(
+    _tool(
         "describe",
         "What a machine's type allows (phases, transitions, guards), or the JSON Schema of an "
         "event type, `plan` or `answer`.",
-        {"machine": (_route("machine describe {type!}"),), "schema": (_route("schema {type!}"),)},
-        {"type": TEXT},
-        ("type",),
+        {"machine": "machine describe {type!}", "schema": "schema {type!}"},
+        _fields("type"),
+        required=("type",),
     ),
-    Tool(
+    _tool(
         "history",
         "log: what happened. why: causes of a stage's status, or what would unblock. blame: who "
         "set a field. diff: between moments a and b. amendments: who changed what. events: raw, "
         "after a version. report: the whole, for people.",
         {
-            "log": (_route("log", "limit stage at machine"),),
-            "why": (
-                _route("why", "machine! at"),
-                _route("why {stage!}", "at"),
-                _route("why", "at"),
-            ),
-            "blame": (_route("blame {field!}", "machine at"),),
-            "diff": (_route("diff {a!} {b}", "machine"),),
-            "amendments": (_route("audit amendments"),),
-            "report": (_route("report"),),
-            "events": (_route("events", "machine since limit"),),
+            "log": "log | limit stage at machine",
+            "why": "why | machine! at; why {stage!} | at; why | at",
+            "blame": "blame {field!} | machine at",
+            "diff": "diff {a!} {b} | machine",
+            "amendments": "audit amendments",
+            "report": "report",
+            "events": "events | machine since limit",
         },
-        {"field": _said(TEXT, "Such as stage-2.parameters.x"), "a": TEXT, "b": TEXT, "since": TEXT},
+        _fields("field a b since", field="Such as stage-2.parameters.x"),
     ),
-    Tool(
+    _tool(
         "check",
         "results: outputs and inputs as recorded? files: hand edits? log: unaltered? plan: would "
         "a plan be taken?",
         {
-            "results": (_route("verify {stage!}", "deep"), _route("verify", "deep")),
-            "files": (_route("machine drift {machine!}"), _route("drift show")),
-            "log": (_route("fsck"),),
-            "plan": (_route("plan check {plan!}"),),
+            "results": "verify {stage!} | deep; verify | deep",
+            "files": "machine drift {machine!}; drift show",
+            "log": "fsck",
+            "plan": "plan check {plan!}",
         },
-        {"deep": FLAG, "plan": _said(TEXT, "Its file")},
+        _fields("deep? plan", plan="Its file"),
     ),
-    Tool(
+    _tool(
         "job",
         "Of a stage: diagnose says what failed, logs what its job printed, tasks each of a sweep.",
         {
-            "diagnose": (_route("stage diagnose {stage}"),),
-            "logs": (_route("logs {stage}", "attempt task err lines"),),
-            "tasks": (_route("tasks {stage}", "failed where lines"),),
+            "diagnose": "stage diagnose {stage}",
+            "logs": "logs {stage} | attempt task err lines",
+            "tasks": "tasks {stage} | failed where lines",
         },
-        {
-            "attempt": TEXT,
-            "task": TEXT,
-            "failed": FLAG,
-            "where": TEXTS,
-            "err": FLAG,
-            "lines": NUMBER,
-        },
-        ("stage",),
+        _fields("attempt task failed? where* err? lines#"),
+        required=("stage",),
     ),
-    Tool(
+    _tool(
         "ask_person",
         "What waits for a person: shows an amendment with its impact, or a machine's approvals, "
         "and the command that only a person runs. Tell it to them and go on with other work.",
-        {
-            None: (
-                _route("machine rehydrate {machine!} --dry-run"),
-                _route("amend show {amendment!}"),
-                _route("amend list --state=proposed"),
-            )
-        },
-        {"amendment": TEXT},
+        "machine rehydrate {machine!} --dry-run; amend show {amendment!};"
+        "amend list --state=proposed",
+        _fields("amendment"),
         decided_by="wfctl amend approve {amendment}",
     ),
 )
 
-_DATA = _said(OBJECT, "Dot path → value")
+_PATHS = "Dot path → value"
 #: Of the types that come with wfctl; a type of one's own names its own.
 STATUSES = (
     "pending, in_progress, complete, failed; dotagent: pending, running, pre_complete, blocked, "
@@ -236,166 +220,106 @@ STATUSES = (
 )
 
 WRITING = (
-    Tool(
+    _tool(
         "recover",
         "After a crash or a lost session: compare log, files, jobs and scheduler, repair, and "
         "brief you.",
-        {
-            None: (
-                _route("machine rehydrate {machine!}", f"{_ONCE} task=--resume-from"),
-                _route("rehydrate", "tokens=--brief"),
-            )
-        },
-        {"task": TEXT},
-        writes=True,
+        "machine rehydrate {machine!} | ONCE task=--resume-from; rehydrate | tokens=--brief",
+        _fields("task"),
     ),
-    Tool(
+    _tool(
         "begin",
         "A workflow from a plan file (a person approves the plan), a machine of a type, or a "
         "session of work.",
         {
-            "workflow": (_route("init {plan!}", _ONCE),),
-            "machine": (_route("machine init {machine!}", f"type! data {_ONCE}"),),
-            "session": (_route("session start", _WRITE),),
+            "workflow": "init {plan!} | ONCE",
+            "machine": "machine init {machine!} | type! data ONCE",
+            "session": "session start | WRITE",
         },
-        {"plan": TEXT, "type": TEXT, "data": _DATA},
-        writes=True,
+        _fields("plan type data.", data=_PATHS),
     ),
-    Tool(
+    _tool(
         "update",
         "Set fields of a machine's state; never its phase.",
-        {None: (_route("machine update {machine!}", f"data! {_WRITE}"),)},
-        {"data": _DATA},
-        ("machine", "data"),
-        writes=True,
+        "machine update {machine!} | data! WRITE",
+        _fields("data.", data=_PATHS),
+        required=("machine", "data"),
     ),
-    Tool(
+    _tool(
         "task",
         "Add a task of a machine, or change one. claim: take it for a time (30m), so that only "
         "who shows its handle changes it (under); renew goes on with yours. release gives it back.",
-        {
-            None: (
-                _route(
-                    "machine task claim {machine!} {task!}", f"claim!=--for renew under {_WRITE}"
-                ),
-                _route(
-                    "machine task release {machine!} {task!}", f"release!=--reason under {_WRITE}"
-                ),
-                _route("machine task {machine!} {task!}", f"status title reason under {_WRITE}"),
-            )
-        },
-        {
-            "task": TEXT,
-            "status": _said(TEXT, STATUSES),
-            "title": TEXT,
-            "claim": _said(TEXT, "How long"),
-            "renew": FLAG,
-            "release": _said(TEXT, "Why"),
-            "under": _said(TEXT, "Your claim's handle"),
-        },
-        ("machine", "task"),
-        writes=True,
+        "machine task claim {machine!} {task!} | claim!=--for renew under WRITE;"
+        "machine task release {machine!} {task!} | release!=--reason under WRITE;"
+        "machine task {machine!} {task!} | status title reason under WRITE",
+        _fields(
+            "task status title claim renew? release under",
+            status=STATUSES,
+            claim="How long",
+            release="Why",
+            under="Your claim's handle",
+        ),
+        required=("machine", "task"),
     ),
-    Tool(
+    _tool(
         "transition",
         "Take a machine to another phase; without one, the only way that is open.",
-        {
-            None: (
-                _route("machine transition {machine!} {phase!}", f"reason {_WRITE}"),
-                _route("machine transition {machine!} --auto", f"reason {_WRITE}"),
-            )
-        },
-        {"phase": TEXT},
-        ("machine",),
-        writes=True,
+        "machine transition {machine!} {phase!} | reason WRITE;"
+        "machine transition {machine!} --auto | reason WRITE",
+        _fields("phase"),
+        required=("machine",),
     ),
-    Tool(
+    _tool(
         "checkpoint",
         "Leave a hand-off before you stop: of a machine (summary, next), of a stage (data: where "
         "it can go on from), or end the session (end).",
-        {
-            None: (
-                _route("machine checkpoint {machine!}", f"summary! next {_WRITE}"),
-                _route("stage checkpoint {stage!} {data!}", _WRITE),
-                _route("session end", f"end!=--reason next {_WRITE}"),
-            )
-        },
-        {
-            "summary": TEXT,
-            "next": TEXTS,
-            "data": OBJECT,
-            "end": {
-                "type": "string",
-                "enum": ["completed", "blocked", "budget_exhausted", "waiting"],
-            },
-        },
-        writes=True,
+        "machine checkpoint {machine!} | summary! next WRITE;"
+        "stage checkpoint {stage!} {data!} | WRITE; session end | end!=--reason next WRITE",
+        _fields("summary next* data.")
+        | {"end": {**_KINDS[""], "enum": ["completed", "blocked", "budget_exhausted", "waiting"]}},
     ),
-    Tool(
+    _tool(
         "record",
         "A note for the log, or an event that a machine's definition names.",
-        {
-            None: (
-                _route("machine append {machine!} {event!}", f"data {_WRITE}"),
-                _route("note {note!}", f"stage {_WRITE}"),
-            )
-        },
-        {"note": TEXT, "event": TEXT, "data": OBJECT},
-        writes=True,
+        "machine append {machine!} {event!} | data WRITE; note {note!} | stage WRITE",
+        _fields("note event data."),
     ),
-    Tool(
+    _tool(
         "stage",
         "prepare → dispatch → wait → verify → complete; retry (fix: what was put right) after a "
         "failure; fail (error) gives an attempt up; outputs declares files.",
         {
-            "ready": (_route("stage ready {stage}", _WRITE),),
-            "prepare": (_route("stage prepare {stage}", _WRITE),),
-            "dispatch": (_route("dispatch {stage}", _WRITE),),
-            "wait": (_route("wait {stage}", "seconds=--timeout"),),
-            "verify": (_route("stage verify {stage}"),),
-            "complete": (_route("stage complete {stage}", f"evidence or_fail {_WRITE}"),),
-            "retry": (_route("stage retry {stage}", f"fix! {_WRITE}"),),
-            "fail": (_route("stage fail {stage}", f"error! category {_WRITE}"),),
-            "outputs": (_route("stage outputs {stage} {paths!}", _WRITE),),
+            "ready": "stage ready {stage} | WRITE",
+            "prepare": "stage prepare {stage} | WRITE",
+            "dispatch": "dispatch {stage} | WRITE",
+            "wait": "wait {stage} | seconds=--timeout",
+            "verify": "stage verify {stage}",
+            "complete": "stage complete {stage} | evidence or_fail WRITE",
+            "retry": "stage retry {stage} | fix! WRITE",
+            "fail": "stage fail {stage} | error! category WRITE",
+            "outputs": "stage outputs {stage} {paths!} | WRITE",
         },
-        {
-            "fix": TEXT,
-            "error": TEXT,
-            "category": TEXT,
-            "evidence": _said(TEXT, "What shows that criteria in prose hold"),
-            "or_fail": FLAG,
-            "seconds": {"type": "integer", "maximum": 100},
-            "paths": TEXTS,
-        },
-        ("stage",),
-        writes=True,
+        _fields(
+            "fix error category evidence or_fail? seconds#100 paths*",
+            evidence="What shows that criteria in prose hold",
+        ),
+        required=("stage",),
         destroys=True,
         reaches_out=True,
     ),
-    Tool(
+    _tool(
         "propose",
         "Propose a change of definition (parameters, criteria, dependencies, rerun, skip); a "
         "person decides. set: dot path → value.",
-        {
-            None: (
-                _route(
-                    "amend propose",
-                    f"stages=--stage set unset reason type insert place dry_run {_WRITE}",
-                ),
-            )
-        },
-        {
-            "stages": TEXTS,
-            "set": _DATA,
-            "unset": TEXTS,
-            "type": _said(TEXT, "If not plain: stage_rerun, stage_insertion, stage_skip …"),
-            "insert": _said(OBJECT, "Definition of a new stage"),
-            "place": NUMBER,
-            "dry_run": FLAG,
-        },
-        ("reason",),
-        writes=True,
+        "amend propose | stages=--stage set unset reason type insert place dry_run WRITE",
+        _fields(
+            "stages* set. unset* type insert. place# dry_run?",
+            set=_PATHS,
+            type="If not plain: stage_rerun, stage_insertion, stage_skip …",
+            insert="Definition of a new stage",
+        ),
+        required=("reason",),
     ),
 )
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*READING, *WRITING)}
+TOOLS = {tool.name: tool for tool in (*READING, *(one._replace(writes=True) for one in WRITING))}

@@ -19,10 +19,11 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Self
 
 #: Processes that wait for a command.
 READY = 2
@@ -83,8 +84,10 @@ class Running:
             with suppress(ProcessLookupError):
                 os.killpg(_BEGUN.unpack_from(self._heard)[0], signal.SIGTERM)
 
-    def close(self) -> None:
-        """Let go of its files."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for file in (self.news, self._out, self._err):
             os.close(file)
 
@@ -113,25 +116,20 @@ class Warm:
             socket.send_fds(self._asks, [b"?"], [other.fileno()])
         return own
 
-    @contextmanager
     def start(
         self,
         arguments: Sequence[str],
         folder: Path,
         environ: Mapping[str, str],
         reader: socket.socket | None = None,
-    ) -> Iterator[Running]:
+    ) -> Running:
         """Start a command in a folder, with more variables in its environment.
 
         It has a process of its own, or a ``reader`` that carries out no other meanwhile. It is let
         go of, not ended, when the block is left.
         """
         request = json.dumps([list(arguments), str(folder), dict(environ)]).encode()
-        running = Running(request, reader or self._own)
-        try:
-            yield running
-        finally:
-            running.close()
+        return Running(request, reader or self._own)
 
     def close(self) -> None:
         """End the warm process; commands under way go on to their end."""
@@ -176,7 +174,7 @@ class _Keeper:
             prepare()
             gc.freeze()
             for _ in range(READY):
-                self._fork_ready()
+                self._fork(self._serve)
             while self._served():
                 pass
             code = 0
@@ -191,72 +189,61 @@ class _Keeper:
         ready = select.select([self._taken, asked], [], [])[0]
         if self._taken in ready:
             for _ in os.read(self._taken, READY):
-                self._fork_ready()
+                self._fork(self._serve)
         if asked not in ready:
             return True
         message, files, _, _ = socket.recv_fds(self._asked, 1, 1)
         for file in files:
-            self._fork_reader(file)
+            self._fork(partial(self._read_on, file))
+            os.close(file)
         return bool(message)
 
-    def _fork_ready(self) -> None:
+    def _fork(self, serve: Callable[[], object]) -> None:
         if os.fork() == 0:
-            os.close(self._taken)
-            self._asked.close()
-            _in_a_child(lambda: _serve(self._run, self._commands, self._taking))
+            try:
+                os.close(self._taken)
+                self._asked.close()
+                serve()
+            finally:
+                os._exit(1)
 
-    def _fork_reader(self, file: int) -> None:
-        if os.fork() == 0:
-            os.close(self._taken)
-            os.close(self._taking)
-            self._asked.close()
-            self._commands.close()
-            _in_a_child(lambda: _read_on(self._run, socket.socket(fileno=file)))
-        os.close(file)
+    def _serve(self) -> NoReturn:
+        files = _awaited(self._commands)
+        os.write(self._taking, b".")
+        _begin_session()
+        _carry_out(self._run, files, lambda: False)
+        os._exit(0)
 
+    def _read_on(self, file: int) -> NoReturn:
+        """Carry out reads, each in the environment that the first one found."""
+        os.close(self._taking)
+        self._commands.close()
+        commands = socket.socket(fileno=file)
+        _begin_session()
+        known, mask = dict(os.environ), os.umask(0o077)
+        os.umask(mask)
+        size, left = _size(), _MOST_READS
 
-def _in_a_child(serve: Callable[[], NoReturn]) -> NoReturn:
-    try:
-        serve()
-    finally:
-        os._exit(1)
+        def stays() -> bool:
+            return left > 0 and _size() - size < _MOST_GROWN
+
+        while left:
+            files = _awaited(commands)
+            left -= 1
+            _carry_out(self._run, files, stays)
+            os.environ.clear()
+            os.environ.update(known)
+            os.umask(mask)
+            os.chdir("/")  # a folder that somebody is in cannot be unmounted
+            if not stays():
+                break
+        os._exit(0)
 
 
 def _begin_session() -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _serve(run: Run, commands: socket.socket, taking: int) -> NoReturn:
-    files = _awaited(commands)
-    os.write(taking, b".")
-    _begin_session()
-    _carry_out(run, files, lambda: False)
-    os._exit(0)
-
-
-def _read_on(run: Run, commands: socket.socket) -> NoReturn:
-    """Carry out reads, each in the environment that the first one found."""
-    _begin_session()
-    known, mask = dict(os.environ), os.umask(0o077)
-    os.umask(mask)
-    size, left = _size(), _MOST_READS
-
-    def stays() -> bool:
-        return left > 0 and _size() - size < _MOST_GROWN
-
-    while left:
-        files = _awaited(commands)
-        left -= 1
-        _carry_out(run, files, stays)
-        os.environ.clear()
-        os.environ.update(known)
-        os.umask(mask)
-        os.chdir("/")  # a folder that somebody is in cannot be unmounted
-        if not stays():
-            break
-    os._exit(0)
 
 
 def _size() -> int:

@@ -9,7 +9,6 @@ import socket
 import stat
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -23,7 +22,7 @@ _NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _LONGEST = 107
 
 
-def runtime_folder() -> Path:
+def _runtime_folder() -> Path:
     """Return the folder of this login alone in which the sockets lie; raises `InvalidOption`."""
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
     folder = base / "wfctl" if _is_own(base) else Path(f"/tmp/wfctl-{os.geteuid()}")  # noqa: S108
@@ -50,14 +49,11 @@ def _is_own(folder: Path) -> bool:
 
 def usual_socket(what: str) -> Path:
     """Return where the socket of what is served lies: the same each time."""
-    return runtime_folder() / f"serve-{sha256(what.encode()).hexdigest()[:8]}.sock"
+    return _runtime_folder() / f"serve-{sha256(what.encode()).hexdigest()[:8]}.sock"
 
 
 def listening(path: Path) -> socket.socket:
-    """Return a new socket at the path that this login alone can open; raises `InvalidOption`.
-
-    One that a server which died has left there is replaced.
-    """
+    """Return a new socket at the path, of this login alone; raises `InvalidOption`."""
     if len(os.fsencode(path)) > _LONGEST:
         raise InvalidOption(f"--socket: expected a path of at most {_LONGEST} bytes: {path}")
     _free(path)
@@ -112,7 +108,6 @@ def is_host_known(host: str | None) -> bool:
     return name.lower() in _NAMES
 
 
-@dataclass(slots=True)
 class Door:
     """The way in over a port: an address that works once gives a cookie that lasts.
 
@@ -120,20 +115,11 @@ class Door:
     that a page finds the server again after a restart.
     """
 
-    port: int
-    tell: Callable[[str], None]
-    _key: bytes = field(default=b"", repr=False)
-    _token: str = field(default="", repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False)
-
-    def __post_init__(self) -> None:
-        self._key = _kept_key(runtime_folder() / f"port-{self.port}.key")
+    def __init__(self, port: int, tell: Callable[[str], None]) -> None:
+        self.port, self._tell, self._lock = port, tell, Lock()
+        key = _kept_key(_runtime_folder() / f"port-{port}.key")
+        self._cookie = hmac.new(key, b"wfctl pages", "sha256").hexdigest()
         self._renew()
-
-    @property
-    def cookie(self) -> str:
-        """What a browser that was let in shows."""
-        return hmac.new(self._key, b"wfctl pages", "sha256").hexdigest()
 
     def lets_in(self, header: str | None) -> bool:
         """Whether a ``Cookie`` header holds what was given out."""
@@ -141,7 +127,8 @@ class Door:
             found = SimpleCookie(header or "").get(f"{COOKIE}{self.port}")
         except CookieError:
             return False
-        return found is not None and hmac.compare_digest(found.value.encode(), self.cookie.encode())
+        shown = found.value if found is not None else ""
+        return hmac.compare_digest(shown.encode(), self._cookie.encode())
 
     def opens(self, token: str) -> bool:
         """Whether the token is the one that was said last; it is of no use afterwards."""
@@ -153,11 +140,11 @@ class Door:
 
     def set_cookie(self) -> str:
         """Return the header that gives the cookie, which no script and no other site gets."""
-        return f"{COOKIE}{self.port}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{COOKIE}{self.port}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
 
     def _renew(self) -> None:
         self._token = secrets.token_urlsafe(24)
-        self.tell(f"http://127.0.0.1:{self.port}/?token={self._token}")
+        self._tell(f"http://127.0.0.1:{self.port}/?token={self._token}")
 
 
 def _kept_key(path: Path) -> bytes:

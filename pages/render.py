@@ -134,7 +134,11 @@ def _preview(root: Path | None, one: dict[str, Any]) -> dict[str, Any]:
     except (OSError, OutsideRoot) as error:
         reason = "is not here" if isinstance(error, FileNotFoundError) else str(error)
         return found | {"found": reason}
-    found["found"] = _compared(content, digest)
+    if digest is None or len(content) > _DIGESTED:
+        found["found"] = "not compared"
+    else:
+        is_same = sha256(content).hexdigest() == digest
+        found["found"] = "as recorded" if is_same else "changed since it was recorded"
     suffix = Path(path).suffix.lower()
     if suffix in FIGURES:
         return found | {"kind": "figure"}
@@ -145,13 +149,6 @@ def _preview(root: Path | None, one: dict[str, Any]) -> dict[str, Any]:
     if suffix in _TABLES:
         return found | {"kind": "table", "rows": _rows(text, _TABLES[suffix])}
     return found | {"kind": "text", "text": text}
-
-
-def _compared(content: bytes, digest: str | None) -> str:
-    if digest is None or len(content) > _DIGESTED:
-        return "not compared"
-    is_same = sha256(content).hexdigest() == digest
-    return "as recorded" if is_same else "changed since it was recorded"
 
 
 def _text(content: bytes) -> str | None:
@@ -173,19 +170,16 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
 def figure(root: Path | None, state: Workflow, path: str) -> tuple[str, bytes]:
     """Return the type and the bytes of a figure that a stage has on record; raises `NotFound`."""
     kind = FIGURES.get(Path(path).suffix.lower())
-    if root is None or kind is None or path not in _on_record(state):
+    on_record = {
+        str(one.get("path"))
+        for stage in state.stages.values()
+        for files in (stage.results, *(attempt.inputs for attempt in stage.attempts[-1:]))
+        for one in files
+    }
+    if root is None or kind is None or path not in on_record:
         raise NotFound("expected the path of a figure that is on record, found another")
     with os.fdopen(open_within(root, path), "rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise NotFound(f"the figure is larger than {_LARGEST >> 20} MB, and is not sent")
     return kind, content
-
-
-def _on_record(state: Workflow) -> set[str]:
-    paths: set[str] = set()
-    for stage in state.stages.values():
-        paths.update(str(one.get("path")) for one in stage.results)
-        for attempt in stage.attempts[-1:]:
-            paths.update(str(one.get("path")) for one in attempt.inputs)
-    return paths

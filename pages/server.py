@@ -9,7 +9,9 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from ctypes import CDLL
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.resources import files
 from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore
 from typing import Any
@@ -17,9 +19,8 @@ from typing import Any
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from pages import entrance, render, views
 from pages.entrance import Door
-from pages.finding import Pulses
 from pages.render import PageRequest, figure, parsed
-from pages.shelf import ServedRoot, Shelf
+from pages.shelf import Pulses, ServedRoot, Shelf
 from service.errors import InvalidOption, NotFound
 from service.root.disk import OutsideRoot
 
@@ -121,16 +122,14 @@ class Handler(BaseHTTPRequestHandler):
         if not entrance.is_host_known(self.headers.get("Host")):
             self._fail(421, "expected a request for localhost or 127.0.0.1, found another host")
             return
-        if self.headers.get("Sec-Fetch-Site") == "cross-site" and not self._is_navigation():
+        is_navigation = self.headers.get("Sec-Fetch-Mode") == "navigate"
+        if self.headers.get("Sec-Fetch-Site") == "cross-site" and not is_navigation:
             self._fail(403, "expected a request of this page, found one of another site")
             return
         request = parsed(self.path)
         if self.server.door is not None and not self._is_let_in(self.server.door, request):
             return
         self._route(request)
-
-    def _is_navigation(self) -> bool:
-        return self.headers.get("Sec-Fetch-Mode") == "navigate"
 
     def _is_let_in(self, door: Door, request: PageRequest) -> bool:
         token = request.text("token")
@@ -146,33 +145,32 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def _route(self, request: PageRequest) -> None:
+        shelf = self.server.shelf
         match request.parts:
             case ("",):
-                self._send(200, _HTML, views.listing(self.server.shelf))
+                self._send(200, _HTML, views.listing(shelf))
             case ("pages.js",):
-                self._send(200, "text/javascript; charset=utf-8", _script())
+                script = files("pages") / "static" / "pages.js"
+                self._send(200, "text/javascript; charset=utf-8", script.read_bytes())
             case ("pages.css",):
                 self._send(200, "text/css; charset=utf-8", render.style())
             case ("changes",):
-                self._follow(self.server.shelf.refresh()[:_FOLLOWED])
+                self._follow(shelf.refresh()[:_FOLLOWED])
             case ("w", key, "changes"):
-                self._follow([self.server.shelf.entry(key)])
+                self._follow([shelf.entry(key)])
             case ("w", key, "figure"):
-                self._figure(self.server.shelf.entry(key), request)
-            case ("w", key, *_) if len(request.parts) > 2:
-                entry = self.server.shelf.entry(key)
+                entry = shelf.entry(key)
                 with entry.open() as log:
-                    look = views.looked(self.server.shelf, entry, log, request)
-                    content = views.page_of(look)
+                    state = shelf.state(entry, log)
+                kind, content = figure(entry.root, state, request.text("path") or "")
+                self._send(200, kind, content, {"Content-Security-Policy": _FILE})
+            case ("w", key, *_) if len(request.parts) > 2:
+                entry = shelf.entry(key)
+                with entry.open() as log:
+                    content = views.page_of(views.looked(shelf, entry, log, request))
                 self._send(200, _HTML, content)
             case _:
                 raise NotFound(f"no page {request.path!r:.200}; the list leads to all there are")
-
-    def _figure(self, entry: ServedRoot, request: PageRequest) -> None:
-        with entry.open() as log:
-            state = self.server.shelf.state(entry, log)
-        kind, content = figure(entry.root, state, request.text("path") or "")
-        self._send(200, kind, content, {"Content-Security-Policy": _FILE})
 
     def _follow(self, entries: list[ServedRoot]) -> None:
         """Send a line whenever the mark of the workflows changes, until the browser leaves."""
@@ -207,28 +205,14 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def _script() -> bytes:
-    from importlib.resources import files
-
-    return (files("pages") / "static" / "pages.js").read_bytes()
-
-
 def serve(
     shelf: Shelf, listening: socket.socket, door: Door | None, ready: Callable[[], None]
 ) -> None:
     """Serve until somebody ends it."""
-    _share_memory()
+    # All threads take memory from one place: each would keep what it has taken for itself. The
+    # number is `M_ARENA_MAX` of glibc's malloc.h; elsewhere nothing is done.
+    with suppress(OSError, AttributeError):
+        CDLL(None).mallopt(-8, 1)
     with Pages(shelf, listening, door) as server:
         ready()
         server.serve_forever(poll_interval=0.5)
-
-
-def _share_memory() -> None:
-    """Let all threads take memory from one place: each would keep what it has taken for itself.
-
-    Source of the number: `M_ARENA_MAX` of glibc's malloc.h; elsewhere nothing is done.
-    """
-    from ctypes import CDLL
-
-    with suppress(OSError, AttributeError):
-        CDLL(None).mallopt(-8, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,9 @@ from markupsafe import Markup
 from eventstore.event import RecordedEvent
 from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
-from pages import finding, render
+from pages import render
 from pages.render import PageRequest, previews
-from pages.shelf import ServedRoot, Shelf, record
+from pages.shelf import FoundEvents, ServedRoot, Shelf, holds, newest, quoted, record, written
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
 from projections.exports.report import counts
@@ -57,6 +56,16 @@ class PageLook:
         return self.request.text("at") is None
 
     @property
+    def last(self) -> int:
+        """Below which version events are looked for."""
+        end = self.then.head + 1
+        return min(self.request.number("before") or end, end)
+
+    def running(self, most: int) -> dict[str, str]:
+        """Return by stage the last lines of what runs."""
+        return self.shelf.running(self.entry, self.log, self.then, most)
+
+    @property
     def common(self) -> dict[str, Any]:
         """What every page of a workflow shows."""
         return {
@@ -79,18 +88,16 @@ def looked(shelf: Shelf, entry: ServedRoot, log: WorkflowLog, request: PageReque
 
 def listing(shelf: Shelf) -> bytes:
     """Return the list: what waits for a person first, then what failed, what runs, the newest."""
-    records = [_record(shelf, entry) for entry in shelf.refresh()]
+    records = []
+    for entry in shelf.refresh():
+        try:
+            with entry.open() as log:
+                records.append(record(entry, shelf.state(entry, log)))
+        except Exception as error:  # noqa: BLE001 - one that is broken hides no other
+            records.append(record(entry, None, str(getattr(error, "message", error))[:300]))
     records.sort(key=lambda one: one["updated"], reverse=True)
     records.sort(key=lambda one: one["urgency"])
     return render.page("list.html.j2", records=records, is_live=True, commands=_commands)
-
-
-def _record(shelf: Shelf, entry: ServedRoot) -> dict[str, Any]:
-    try:
-        with entry.open() as log:
-            return record(entry, shelf.state(entry, log))
-    except Exception as error:  # noqa: BLE001 - one that is broken hides no other
-        return record(entry, None, str(getattr(error, "message", error))[:300])
 
 
 def workflow(look: PageLook) -> bytes:
@@ -105,7 +112,7 @@ def workflow(look: PageLook) -> bytes:
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         next=_next(look),
-        tails=look.shelf.running(look.entry, look.log, state, _TAILS) if look.is_now else {},
+        tails=look.running(_TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],
         stages=every[first : first + _STAGES],
         first=first,
@@ -114,7 +121,7 @@ def workflow(look: PageLook) -> bytes:
         budget=budget_of(state),
         graph=_drawn(graph, state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
-        lines=finding.newest(look.log, state.head + 1, _LINES, lambda _: True).events,
+        lines=newest(look.log, state.head + 1, _LINES, lambda _: True).events,
         differences=[]
         if look.is_now
         else differences(document(look.then), document(look.now))[:_DIFFERENCES],
@@ -145,24 +152,22 @@ def _next(look: PageLook) -> list[NextAction]:
     ]
 
 
+#: By its kind, the commands with which a person decides what waits for one.
+_DECIDES = {
+    "amendment": ("amend approve {}", "amend reject {}"),
+    "drift": ("drift show",),
+    "stale": ("rerun {}",),
+    "failure": ("why {}",),
+    "judgement": ('stage complete {} --evidence "TEXT"',),
+}
+
+
 def _commands(entry: ServedRoot, wait: Item) -> list[str]:
     """Return the commands that a person decides with."""
-    match wait.kind:
-        case "amendment":
-            lines = [f"amend approve {wait.subject}", f"amend reject {wait.subject}"]
-        case "drift":
-            lines = ["drift show"]
-        case "stale":
-            lines = [f"rerun {wait.subject}"]
-        case "failure":
-            lines = [f"why {wait.subject}"]
-        case _ if wait.is_of_files:
-            lines = [f"verify {wait.stage}"]
-        case "judgement":
-            lines = [f'stage complete {wait.subject} --evidence "TEXT"']
-        case _:
-            lines = ["reconcile"]
-    return [f"{entry.command} {line}" for line in lines]
+    lines = _DECIDES.get(wait.kind, ("reconcile",))
+    if wait.is_of_files and wait.kind not in ("amendment", "drift", "stale", "failure"):
+        lines = (f"verify {wait.stage}",)
+    return [f"{entry.command} {line.format(wait.subject)}" for line in lines]
 
 
 def stage(look: PageLook) -> bytes:
@@ -170,8 +175,10 @@ def stage(look: PageLook) -> bytes:
     found = look.then.stage(look.request.parts[3])
     listed = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
-    newest = found.source
+    source = found.source
     stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
+    runs = look.is_now and found.open_attempt is not None
+    tails = look.running(len(look.then.stages)) if runs else {}
     return render.page(
         "stage.html.j2",
         **look.common,
@@ -181,20 +188,16 @@ def stage(look: PageLook) -> bytes:
         judged=_judgements(look, found, listed),
         setters=_setters(look.then, found),
         others=[one for one in stands if not one.person],
-        tail=look.shelf.running(look.entry, look.log, look.then, len(look.then.stages)).get(
-            found.id, ""
-        )
-        if look.is_now and found.open_attempt is not None
-        else "",
+        tail=tails.get(found.id, ""),
         results=previews(root, found.results),
-        inputs=previews(root, newest.inputs if newest else ()),
+        inputs=previews(root, source.inputs if source else ()),
         dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
         next=[one for one in _next(look) if found.id in str(one).split()],
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
     )
 
 
-#: Looks back for the judgements of a stage, each as far as `finding.newest` goes.
+#: Looks back for the judgements of a stage, each as far as `newest` goes.
 _LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
@@ -202,7 +205,7 @@ _JUDGED = ("stage.completed", "stage.failed")
 def _judgements(look: PageLook, stage: Stage, listed: list[Attempt]) -> dict[str, dict[str, Any]]:
     """Return by attempt the checks and the words with which it was judged, of those shown."""
     ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
-    needles = [[finding.quoted(type_) for type_ in _JUDGED], [finding.quoted(stage.id)]]
+    needles = [[quoted(type_) for type_ in _JUDGED], [quoted(stage.id)]]
     last = listed[0].id if listed else ""
     found: dict[str, dict[str, Any]] = {}
     before: int | None = look.then.head + 1
@@ -213,7 +216,7 @@ def _judgements(look: PageLook, stage: Stage, listed: list[Attempt]) -> dict[str
     for _ in range(_LOOKS):
         if before is None or ended <= set(found):
             break
-        events, before = finding.newest(look.log, before, _ATTEMPTS, fits, needles)
+        events, before = newest(look.log, before, _ATTEMPTS, fits, needles)
         for event in events:
             found.setdefault(str(event.data.get("attempt") or last), event.data)
     return found
@@ -247,12 +250,12 @@ def history(look: PageLook) -> bytes:
         until=_bound(look, "until"),
     )
     grep = request.text("grep")
-    before = min(request.number("before") or look.then.head + 1, look.then.head + 1)
+    before = look.last
 
     def fits(event: RecordedEvent) -> bool:
-        return wanted.fits(event) and (grep is None or finding.holds(event, grep))
+        return wanted.fits(event) and (grep is None or holds(event, grep))
 
-    found = finding.newest(look.log, before, _EVENTS, fits, list(_needles(request)))
+    found = newest(look.log, before, _EVENTS, fits, list(_needles(request)))
     given = {name: request.text(name) for name in _FILTERS if request.text(name)}
     older = {**given, "at": request.text("at"), "before": found.before} if found.before else None
     return render.page(
@@ -266,11 +269,14 @@ def _needles(request: PageRequest) -> Iterator[list[str]]:
     grep, amendment = request.text("grep"), request.text("amendment")
     stages, types = _listed(request.text("stage")), _listed(request.text("type"))
     if grep is not None:
-        yield [finding.written(grep)]
+        yield [written(grep)]
     else:
-        yield from ([finding.quoted(one) for one in group] for group in (stages,) if group)
-        yield from ([finding.quoted(amendment)],) if amendment else ()
-        yield from ([finding.quoted(one)[:-1].rstrip("*") for one in types],) if types else ()
+        groups = (
+            [quoted(one) for one in stages],
+            [quoted(amendment)] if amendment else [],
+            [quoted(one)[:-1].rstrip("*") for one in types],
+        )
+        yield from filter(None, groups)
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
@@ -300,9 +306,9 @@ def _decisions(look: PageLook) -> dict[str, dict[str, Any]]:
     """Return by amendment who proposed and who decided it, as far back as one page looks."""
     if not look.then.amendments:
         return {}
-    found = finding.newest(
+    found = newest(
         look.log, look.then.head + 1, 4 * len(look.then.amendments) + 20,
-        lambda event: event.type.startswith("amendment."), [[finding.quoted("amendment.")[:-1]]],
+        lambda event: event.type.startswith("amendment."), [[quoted("amendment.")[:-1]]],
     )  # fmt: skip
     told: dict[str, dict[str, Any]] = {}
     if look.then.plan is not None:
@@ -318,29 +324,23 @@ def search(look: PageLook) -> bytes:
     """Return the stages, amendments and events that hold a text."""
     text = look.request.text("q")
     stages: list[Stage] = []
-    found = finding.FoundEvents([], None)
+    found = FoundEvents([], None)
     if text is not None:
         wanted = text.casefold()
-        stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
-        before = min(look.request.number("before") or look.then.head + 1, look.then.head + 1)
-        found = finding.newest(
-            look.log,
-            before,
-            _EVENTS,
-            lambda event: finding.holds(event, text),
-            [[finding.written(text)]],
-        )
+        for one in look.then.stages.values():
+            parts = (one.id, one.name, one.success_criteria, one.last_error, one.parameters,
+                     one.inputs, one.outputs)  # fmt: skip
+            if wanted in "\n".join(flat(part or "") for part in parts).casefold():
+                stages.append(one)
+        found = newest(
+            look.log, look.last, _EVENTS, lambda event: holds(event, text),
+            [[written(text)]],
+        )  # fmt: skip
     older = {"q": text, "at": look.request.text("at"), "before": found.before}
     return render.page(
         "search.html.j2", **look.common, q=text or "", stages=stages[:_STAGES],
         found=found.events, older=older if found.before else None,
     )  # fmt: skip
-
-
-def _speaks(stage: Stage, wanted: str) -> bool:
-    parts = (stage.id, stage.name, stage.success_criteria, stage.last_error, stage.parameters,
-             stage.inputs, stage.outputs)  # fmt: skip
-    return wanted in "\n".join(flat(part or "") for part in parts).casefold()
 
 
 _PAGES: dict[str, Callable[[PageLook], bytes]] = {
@@ -356,7 +356,6 @@ def page_of(look: PageLook) -> bytes:
     parts = look.request.parts[2:]
     if len(parts) == 2 and parts[0] == "stage":
         return stage(look)
-    with suppress(KeyError):
-        if len(parts) == 1:
-            return _PAGES[parts[0]](look)
+    if len(parts) == 1 and parts[0] in _PAGES:
+        return _PAGES[parts[0]](look)
     raise NotFound(f"no page {look.request.path!r:.200}; the list leads to all there are")

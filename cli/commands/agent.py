@@ -23,7 +23,7 @@ from cli.terminal.output import Output
 from service.errors import InvalidOption, NoRoot, NotFound
 
 if TYPE_CHECKING:
-    from agents.install.installing import InstallPlan
+    from agents.install import InstallPlan
     from lifecycle.machines.machine import Machine
     from lifecycle.state.workflow import Workflow
     from projections.screens.inbox import Unfinished
@@ -61,9 +61,7 @@ def install(
 
     It adds to the settings and changes nothing in them; again, it brings an older one up to date.
     """
-    from agents.install.clients import Places, kit_of
-    from agents.install.installing import carry_out, installed
-    from agents.install.record import load, place_of, save
+    from agents.install import Places, carry_out, installed, kit_of, load, place_of, save
 
     where = _project(context, client, project)
     place = place_of(client.value, where)
@@ -81,8 +79,7 @@ def uninstall(
     context: typer.Context, client: Which, project: InProject = False, dry_run: DryRun = False
 ) -> None:
     """Take out what `install` put in; what somebody edited since is left and named."""
-    from agents.install.installing import carry_out, clear_folders, removed
-    from agents.install.record import load, place_of
+    from agents.install import carry_out, clear_folders, load, place_of, removed
 
     where = _project(context, client, project)
     place = place_of(client.value, where)

@@ -90,9 +90,9 @@ def _print(
 ) -> None:
     given, output = context.params, workflow.output
     if given["brief"] is not None:
-        from cli.frame.brief import Newest
+        from cli.frame.selection import print_newest
 
-        Newest(output, *told, view).print(records, given["brief"])
+        print_newest(output, records, given["brief"], told, view)
         return
     shape = chosen.shape_of(output, given["fields"], given["template"])
     through: Any = nullcontext()

@@ -171,7 +171,7 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
     flat = [{**row, **row.get("values", {}), **row.get("metrics", {})} for row in rows]
     plain = [{k: v for k, v in row.items() if k not in aside} for row in flat]
     names = list(dict.fromkeys(name for row in plain for name in row))
-    print_csv(plain, names or ["key"])
+    print_csv(plain, names or ["key"], sys.stdout.isatty())
 
 
 def logs(

@@ -249,10 +249,10 @@ def blame(
             changes = blamed_of_machine(root.machine(machine), field, view)
         found = [entry.to_dict() for entry in changes]
         if brief is not None:
-            from cli.frame.brief import Newest
+            from cli.frame.selection import print_newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
-            Newest(output, _short, _blame_told, view).print(newest, brief)
+            print_newest(output, newest, brief, (_short, _blame_told), view)
             return
         one = len(found) == 1
         text = partial(_one, output, found[0]) if one else partial(_page, output, found)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,7 @@ from cli.terminal.output import say
 from lifecycle.state.workflow import PLAN
 
 if TYPE_CHECKING:
-    from cli.frame.consent import AtTerminal, SignedConsent
+    from cli.frame.consent import PersonConsent
     from eventstore.event import Actor
     from service.root.root import Root
     from service.writing.workflow_service import Outcome
@@ -28,15 +29,14 @@ def agreed(
 ) -> Outcome:
     """Return what was recorded, with the approval of the plan if a person typed the command.
 
-    A person is one at a terminal; under ``signature`` with a key to sign with. Else the plan
-    waits, and that is said. ``begun`` is no dry run.
+    Else the plan waits, and that is said. ``begun`` is no dry run.
     """
     if begun.state.plan is None or not begun.state.plan.is_open:
         return begun
-    actor, policy = actor_of(settings), begun.state.consent
-    if not agrees_by_typing(actor, policy, "plan", f"wfctl amend approve {PLAN}", key):
-        return begun
-    outcome = approved(root, actor, f"wfctl {command}", key)
+    actor, line = actor_of(settings), f"wfctl amend approve {PLAN}"
+    outcome = None
+    if agrees_by_typing(actor, begun.state.consent, "plan", line, key):
+        outcome = approved(root, actor, f"wfctl {command}", key)
     if outcome is None:
         return begun
     return replace(outcome, events=(*begun.events, *outcome.events), planned=begun.planned)
@@ -72,23 +72,17 @@ def approved(root: Root, actor: Actor, command: str, key: Path | None) -> Outcom
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Service
 
-    store = opened(root, read_only=False)
-    try:
+    with closing(opened(root, read_only=False)) as store:
         log = WorkflowLog(store, read_config(root).stream, root.path)
         return approve(Service(root, log, actor), PLAN, typed(actor, command, key), WriteOptions())
-    finally:
-        store.close()
 
 
-def typed(actor: Actor, command: str, key: Path | None) -> AtTerminal | SignedConsent:
+def typed(actor: Actor, command: str, key: Path | None) -> PersonConsent:
     """Return how the person who typed the command at a terminal agrees by that."""
-    from cli.frame.consent import AtTerminal, SignedConsent
+    from cli.frame.consent import PersonConsent
 
-    return (
-        AtTerminal(actor, typed=command)
-        if key is None
-        else SignedConsent(actor, key, typed=command)
-    )
+    policy = "terminal" if key is None else "signature"
+    return PersonConsent(policy, actor, key, typed=command)
 
 
 #: Seconds between two looks, and for the database to end a question itself.

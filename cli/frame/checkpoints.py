@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> SignedCheckpoint:
-    """Return a checkpoint of a stream as it stands, or ``upto`` a version.
-
-    Raises `CheckpointDenied`, `UnsoundLog`.
-    """
+    """Return a checkpoint of a stream; raises `CheckpointDenied`, `UnsoundLog`."""
     from service.proofs.checkpoint import first_hash, origin_of, sign
     from service.proofs.judging import require_same_log
 
@@ -35,11 +32,9 @@ def judged(
     witnesses: Sequence[str] = (),
     keys: Sequence[str] = (),
 ) -> JudgedNotes:
-    """Hold the logs of the root against every checkpoint that is kept or named.
-
-    Raises `NotWitnessed` where a witness that is named has nothing to say.
-    """
+    """Hold the logs of the root against every checkpoint; raises `NotWitnessed`."""
     from service.machines.log import PREFIX
+    from service.proofs.checkpoint import is_of_stream
     from service.proofs.judging import JudgedNotes, judge
     from service.proofs.witness import keys_named
 
@@ -47,9 +42,13 @@ def judged(
     known, total = keys_named(keys), JudgedNotes(0, (), ())
     streams += [f"{PREFIX}{id_}" for id_ in machines]
     for stream in streams:
-        found = [*_named(files), *_kept(workflow, stream, witnesses)]
+        found = list(_kept(workflow, stream, files, witnesses))
         one = judge(workflow.log.store, stream, found, known)
-        others = _of_no_log_here(one, streams)
+        others = [
+            f"{place}: a checkpoint of another log, {origin}"
+            for place, origin in one.others
+            if not any(is_of_stream(origin, stream) for stream in streams)
+        ]
         passed = dict.fromkeys((*total.passed_over, *one.passed_over, *others))
         total = JudgedNotes(
             total.agree + one.agree, (*total.findings, *one.findings), tuple(passed)
@@ -57,27 +56,16 @@ def judged(
     return total
 
 
-def _of_no_log_here(found: JudgedNotes, streams: Sequence[str]) -> Iterator[str]:
-    """Yield what is said of the checkpoints that no log of the root is held against."""
-    from service.proofs.checkpoint import is_of_stream
-
-    for place, origin in found.others:
-        if not any(is_of_stream(origin, stream) for stream in streams):
-            yield f"{place}: a checkpoint of another log, {origin}"
-
-
-def _named(files: Sequence[Path]) -> Iterator[KeptNote]:
-    from service.proofs.checkpoint import KeptNote
-
-    for path in files:
-        yield KeptNote(str(path), path.read_bytes())
-
-
-def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[KeptNote]:
-    from service.proofs.checkpoint import first_hash, origin_of
+def _kept(
+    workflow: Reading, stream: str, files: Sequence[Path], witnesses: Sequence[str]
+) -> Iterator[KeptNote]:
+    """Yield the checkpoints in files that are named, kept in the root, and seen by witnesses."""
+    from service.proofs.checkpoint import KeptNote, first_hash, origin_of
     from service.proofs.judging import found_in
     from service.proofs.witness import last_seen
 
+    for path in files:
+        yield KeptNote(str(path), path.read_bytes())
     origin = origin_of(stream, first_hash(workflow.log.store, stream) or "")
     yield from found_in(workflow.root, origin)
     for url in witnesses:

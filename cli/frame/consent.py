@@ -24,27 +24,16 @@ _TRIES = 3
 
 
 class ConsentSubject(Protocol):
-    """What a person is asked: an amendment with its impact, or an approval of a machine."""
+    """What a person is asked: an amendment with its impact, or an approval of a machine.
 
-    @property
-    def subject(self) -> str:
-        """What is agreed to, by its name."""
-        ...
+    ``subject`` is its name, ``statement`` what is agreed to as canonical JSON, ``state`` holds the
+    policy in force, and ``signers`` are lines of an allowed-signers file.
+    """
 
-    @property
-    def statement(self) -> bytes:
-        """What is agreed to, as canonical JSON."""
-        ...
-
-    @property
-    def signers(self) -> list[str]:
-        """Who may agree by a signature: lines of an allowed-signers file."""
-        ...
-
-    @property
-    def state(self) -> Policy:
-        """The policy in force."""
-        ...
+    subject: str
+    statement: bytes
+    signers: list[str]
+    state: Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,50 +49,79 @@ OF_AMENDMENTS = Wording()
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
-    """Whoever calls is believed; the policy says so."""
+class PersonConsent:
+    """How a person agrees under a policy (see `Consenter`).
 
+    ``trust``: whoever calls is believed. ``terminal``: a person types the answer on the controlling
+    terminal, after the impact was shown there. ``signature``: an allowed signer's key signs the
+    statement, now or beforehand (``made``); while nobody has agreed to the signers, a person says y
+    at a terminal too. ``typed`` is the command that the person typed at a terminal, and agreed by;
+    None: y is asked for.
+    """
+
+    policy: str
     actor: Actor
-
-    def ask(self, question: ConsentSubject) -> bool:  # noqa: ARG002 - one signature for every consenter
-        """See Consenter."""
-        return True
-
-    def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
-        """See Consenter."""
-        return proof_of(question.statement, "trust", by=f"{self.actor.kind}:{self.actor.name}")
-
-
-@dataclass(frozen=True, slots=True)
-class AtTerminal:
-    """A person types the answer on the controlling terminal, after the impact was shown there."""
-
-    actor: Actor
+    key: Path | None = None
+    made: Path | None = None
     wording: Wording = OF_AMENDMENTS
-    #: The command that the person typed at a terminal, and agreed by; None: y is asked for.
     typed: str | None = None
 
     def ask(self, question: ConsentSubject) -> bool:
         """See Consenter."""
-        return self.typed is not None or asked_at_terminal(
-            self.actor, question.subject, self.wording.told(question), self.wording.approve
-        )
+        is_terminal = self.policy == "terminal"
+        if self.policy == "trust" or (is_terminal and self.typed is not None):
+            return True
+        if not is_terminal and self.key is None and self.made is None:
+            raise NeedsConsent(
+                f"{question.subject} is agreed to by a signature: give --key FILE, or sign "
+                f"what `{self.wording.show} {question.subject} --statement` prints "
+                "(ssh-keygen -Y sign -n wfctl) and give --signature FILE.",
+                amendment=question.subject,
+            )
+        text = self.wording.told(question)
+        if not is_terminal and (self.typed is not None or not question.state.has_new_signers):
+            # Before a passphrase, a touch or an agent is asked for.
+            say(text)
+            return True
+        if not is_terminal:
+            text = "\n".join([text, *(f"May sign: {one}" for one in question.signers)])
+        return asked_at_terminal(self.actor, question.subject, text, self.wording.approve)
 
     def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
         """See Consenter."""
-        who = f"{self.actor.kind}:{self.actor.name}"
-        return proof_of(question.statement, "terminal", by=who, **_typed(self.typed))
+        by = f"{self.actor.kind}:{self.actor.name}"
+        typed = {"typed": self.typed or "y", "on": _TERMINAL}
+        if self.policy == "trust":
+            return proof_of(question.statement, "trust", by=by)
+        if self.policy == "terminal":
+            return proof_of(question.statement, "terminal", by=by, **typed)
+        signed, signers = self._signature(question), question.signers
+        signer = signature.signer_of(signed, signers)
+        if signer is None:
+            raise NeedsConsent(
+                f"{question.subject}: the signature is not by an allowed signer; they are "
+                f"{', '.join(line.split()[0] for line in signers)}.",
+                amendment=question.subject,
+            )
+        now = utc_text(system_clock())
+        if self.made and signature.objection(question.statement, signed, signer, signers, now):
+            return None  # made for another head: the workflow moved on
+        how = typed if question.state.has_new_signers else {}
+        return proof_of(question.statement, "signature", signature=signed, signer=signer, **how)
 
-
-def _typed(command: str | None) -> dict[str, str]:
-    return {"typed": command or "y", "on": _TERMINAL}
+    def _signature(self, question: ConsentSubject) -> str:
+        if self.made is None and self.key is not None:
+            return signature.sign(question.statement, self.key)
+        try:
+            return Path(str(self.made)).read_text("utf-8")
+        except (FileNotFoundError, UnicodeDecodeError):
+            raise NotFound(
+                f"no signature at {self.made}; expected the file of ssh-keygen"
+            ) from None
 
 
 def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
-    """Show a person the text on the controlling terminal, and return whether y was typed.
-
-    Raises `NeedsConsent` for an agent, and where there is no terminal.
-    """
+    """Return whether a person who reads the text at a terminal types y; raises `NeedsConsent`."""
     check_person(actor, subject)
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
@@ -139,74 +157,13 @@ def _answer(terminal: int, text: str) -> bool:
     raise NeedsConsent("neither y nor n was typed; nothing was decided.")
 
 
-@dataclass(frozen=True, slots=True)
-class SignedConsent:
-    """An allowed signer's key signs the statement, now or beforehand.
-
-    While nobody has agreed to the signers, a person says y at a terminal too.
-    """
-
-    actor: Actor
-    key: Path | None = None
-    made: Path | None = None
-    wording: Wording = OF_AMENDMENTS
-    #: As of `AtTerminal`.
-    typed: str | None = None
-
-    def ask(self, question: ConsentSubject) -> bool:
-        """See Consenter."""
-        if self.key is None and self.made is None:
-            raise NeedsConsent(
-                f"{question.subject} is agreed to by a signature: give --key FILE, or sign "
-                f"what `{self.wording.show} {question.subject} --statement` prints "
-                "(ssh-keygen -Y sign -n wfctl) and give --signature FILE.",
-                amendment=question.subject,
-            )
-        if self.typed is None and question.state.has_new_signers:
-            told = [self.wording.told(question), *(f"May sign: {one}" for one in question.signers)]
-            return asked_at_terminal(
-                self.actor, question.subject, "\n".join(told), self.wording.approve
-            )
-        # Before a passphrase, a touch or an agent is asked for.
-        say(self.wording.told(question))
-        return True
-
-    def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
-        """See Consenter."""
-        signed = self._signature(question)
-        signer = signature.signer_of(signed, question.signers)
-        if signer is None:
-            raise NeedsConsent(
-                f"{question.subject}: the signature is not by an allowed signer; they are "
-                f"{', '.join(line.split()[0] for line in question.signers)}.",
-                amendment=question.subject,
-            )
-        now = utc_text(system_clock())
-        signers = question.signers
-        if self.made and signature.objection(question.statement, signed, signer, signers, now):
-            return None  # made for another head: the workflow moved on
-        how = _typed(self.typed) if question.state.has_new_signers else {}
-        return proof_of(question.statement, "signature", signature=signed, signer=signer, **how)
-
-    def _signature(self, question: ConsentSubject) -> str:
-        if self.made is None and self.key is not None:
-            return signature.sign(question.statement, self.key)
-        try:
-            return Path(str(self.made)).read_text("utf-8")
-        except (FileNotFoundError, UnicodeDecodeError):
-            raise NotFound(
-                f"no signature at {self.made}; expected the file of ssh-keygen"
-            ) from None
-
-
 def consenter_of(
     policy: str, actor: Actor, key: Path | None, made: Path | None, wording: Wording = OF_AMENDMENTS
-) -> Trusted | AtTerminal | SignedConsent:
+) -> PersonConsent:
     """Return how a person agrees under the policy; raises `InvalidOption` for options it lacks."""
-    if policy == "signature":
-        return SignedConsent(actor, key, made, wording)
-    if key is not None or made is not None:
+    if policy != "signature" and (key is not None or made is not None):
         raise InvalidOption(
             f"consent is by {policy} here; --key and --signature are for the policy signature"
         )
-    return AtTerminal(actor, wording) if policy == "terminal" else Trusted(actor)
+    known = policy if policy in ("signature", "terminal") else "trust"
+    return PersonConsent(known, actor, key, made, wording)

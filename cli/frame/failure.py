@@ -36,59 +36,39 @@ from service.root.trust import UntrustedDatabase
 if TYPE_CHECKING:
     from projections.words.text import NextAction
 
-#: The first row whose class fits decides; what has no row is a failure of this run (1).
-EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (machines.ApprovalMissing, NEEDS_PERSON),
-    (machines.CircuitOpen, NEEDS_PERSON),
-    (machines.UnsafeResume, NEEDS_PERSON),
-    (machines.ReservedField, REFUSED),
-    (machines.InvalidInput, USAGE),
-    (machines.InvalidDefinition, FAILED),
-    (machines.StateNotFound, NOT_FOUND),
-    (machines.StateAlreadyExists, CONFLICT),
-    (machines.TaskHeld, CONFLICT),
-    (machines.MachineError, REFUSED),
-    (use_machines.VersionConflict, CONFLICT),
-    (rules.AlreadyExists, CONFLICT),
-    (rules.InvalidPayload, USAGE),
-    (rules.UnknownEventType, USAGE),
-    (rules.UnknownStage, NOT_FOUND),
-    (rules.UnknownAmendment, NOT_FOUND),
-    (rules.StaleAmendment, CONFLICT),
-    (rules.ImpactChanged, CONFLICT),
-    (rules.NoWorkflow, NOT_FOUND),
-    (rules.Refused, REFUSED),
-    (rules.NeedsConsent, NEEDS_PERSON),
-    (use.RootExists, CONFLICT),
-    (use.WorkflowExists, CONFLICT),
-    (use.AlreadyThere, CONFLICT),
-    (log.TransferConflict, CONFLICT),
-    (use.NoRoot, NOT_FOUND),
-    (use.NotFound, NOT_FOUND),
-    (use.InvalidOption, USAGE),
-    (use.SqlWrong, USAGE),
-    (use.SqlRefused, REFUSED),
-    (use.RootElsewhere, NEEDS_PERSON),
-    (use.LogBehind, FINDINGS),
-    (UntrustedDatabase, NEEDS_PERSON),
-    (log.WrongExpectedVersion, CONFLICT),
-    (log.CommandConflict, CONFLICT),
-    (jobs.AlreadyDriven, CONFLICT),
-    (jobs.AlreadyAutonomous, CONFLICT),
-    (jobs.NoRunner, NOT_FOUND),
-    (jobs.InlineSecret, REFUSED),
-    (jobs.MachineFileMissing, REFUSED),
-    (proofs.UnverifiedNote, FINDINGS),
-    (proofs.CheckpointDenied, FINDINGS),
-    (proofs.ProofRejected, FINDINGS),
-    (proofs.NotWitnessed, FINDINGS),
-    (log.UnsoundLog, FINDINGS),
-    (log.UnknownStoredType, FINDINGS),
-    (log.NewerEventSchema, FINDINGS),
-    (log.ForeignRule, FINDINGS),
-    (log.InvalidData, USAGE),
-    (log.DatabaseMissing, NOT_FOUND),
-)
+#: Exit code → classes of errors; the nearest class above an error decides. What has no row is a
+#: failure of this run (1).
+_CODES: dict[int, tuple[type[Exception], ...]] = {
+    FAILED: (machines.InvalidDefinition,),
+    USAGE: (
+        machines.InvalidInput, rules.InvalidPayload, rules.UnknownEventType, use.InvalidOption,
+        use.SqlWrong, log.InvalidData,
+    ),
+    NOT_FOUND: (
+        machines.StateNotFound, rules.UnknownStage, rules.UnknownAmendment, rules.NoWorkflow,
+        use.NoRoot, use.NotFound, jobs.NoRunner, log.DatabaseMissing,
+    ),
+    CONFLICT: (
+        machines.StateAlreadyExists, machines.TaskHeld, use_machines.VersionConflict,
+        rules.AlreadyExists, rules.StaleAmendment, rules.ImpactChanged, use.RootExists,
+        use.WorkflowExists, use.AlreadyThere, log.TransferConflict, log.WrongExpectedVersion,
+        log.CommandConflict, jobs.AlreadyDriven, jobs.AlreadyAutonomous,
+    ),
+    REFUSED: (
+        machines.ReservedField, machines.MachineError, rules.Refused, use.SqlRefused,
+        jobs.InlineSecret, jobs.MachineFileMissing,
+    ),
+    NEEDS_PERSON: (
+        machines.ApprovalMissing, machines.CircuitOpen, machines.UnsafeResume, rules.NeedsConsent,
+        use.RootElsewhere, UntrustedDatabase,
+    ),
+    FINDINGS: (
+        use.LogBehind, proofs.UnverifiedNote, proofs.CheckpointDenied, proofs.ProofRejected,
+        proofs.NotWitnessed, log.UnsoundLog, log.UnknownStoredType, log.NewerEventSchema,
+        log.ForeignRule,
+    ),
+}  # fmt: skip
+_CODE_OF = {kind: code for code, kinds in _CODES.items() for kind in kinds}
 
 #: Words of the libraries in which a wrong value is told, and what people are told.
 _THEIRS = (
@@ -99,6 +79,7 @@ _THEIRS = (
 )
 #: What a rule or a person's decision stands against: something else can be done.
 _REFUSALS = (rules.Refused, rules.NeedsConsent, rules.StaleAmendment, jobs.ReconcilerError)
+_OF_SYSTEM = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
 #: Next actions that a refusal tells of.
 _FEW = 3
 _OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.ReconcilerError)
@@ -106,10 +87,7 @@ _OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.Recon
 
 def exit_code(error: Exception) -> int:
     """Return the exit code of the contract for an error."""
-    for kind, code in EXIT_CODES:
-        if isinstance(error, kind):
-            return code
-    return FAILED
+    return next((_CODE_OF[kind] for kind in type(error).__mro__ if kind in _CODE_OF), FAILED)
 
 
 def report(error: Exception, arguments: list[str]) -> int:
@@ -132,7 +110,9 @@ def report(error: Exception, arguments: list[str]) -> int:
             actions = _leading_on(arguments)
         return _print(arguments, error.code, error.message, error.data, code, actions)
     if isinstance(error, OSError):
-        return _print(arguments, _os_code(error), _os_message(error), {}, FAILED)
+        where = f" ({error.filename})" if error.filename else ""
+        said = f"{error.strerror or error}{where}; nothing that was acknowledged is lost."
+        return _print(arguments, _OF_SYSTEM.get(error.errno or 0, "os_error"), said, {}, FAILED)
     message = (
         f"{type(error).__name__}: {error}. This is a fault of wfctl; WFCTL_DEBUG=1 shows more."
     )
@@ -144,8 +124,8 @@ def _leading_on(arguments: list[str]) -> list[NextAction]:
     from cli.frame.workspace import reading_of
 
     root = value_of(arguments, "--root")
-    url = value_of(arguments, "--database-url")
-    settings = Settings(root=Path(root) if root is not None else None, database_url=url)
+    folder = Path(root) if root is not None else None
+    settings = Settings(folder, value_of(arguments, "--database-url"))
     try:
         with reading_of(settings) as workflow:
             from reconciler.files.freshness import look
@@ -193,13 +173,3 @@ def _usage(error: TyperException) -> str:
     command = context.command_path if context is not None else "wfctl"
     end = "" if said.endswith("?") else "."
     return f"{said.rstrip('.')}{end} `{command} --help` lists what there is."
-
-
-def _os_code(error: OSError) -> str:
-    names = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
-    return names.get(error.errno or 0, "os_error")
-
-
-def _os_message(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename else ""
-    return f"{error.strerror or error}{where}; nothing that was acknowledged is lost."

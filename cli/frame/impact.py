@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,26 +19,23 @@ if TYPE_CHECKING:
 def told(question: AmendmentQuestion) -> str:
     """Return what a person is shown before the answer: all that is signed, the change last."""
     amendment = question.amendment
+    runs = [f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()]
     if amendment.is_plan:
         from projections.words.amendments import plan_lines
 
-        lines = [*plan_lines(question.state), *_runs(question)]
-        return "\n".join(spelled(line) for line in lines)
-    lines = [
-        f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)})",
-        f"Described by its proposer: {amendment.description}",
-        f"Reason: {amendment.reason or 'none given'}",
-        "Changes:",
-        *(f"  {line}" for line in changes(amendment)),
-        *_runs(question),
-        f"Impact: {'; '.join(consequences(question.impact))}",
-        *foreseen(foresee(question.state, amendment, question.impact)),
-    ]
-    return "\n".join(spelled(line) for line in lines)
-
-
-def _runs(question: AmendmentQuestion) -> list[str]:
-    return [f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()]
+        lines = [*plan_lines(question.state), *runs]
+    else:
+        lines = [
+            f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)})",
+            f"Described by its proposer: {amendment.description}",
+            f"Reason: {amendment.reason or 'none given'}",
+            "Changes:",
+            *(f"  {line}" for line in changes(amendment)),
+            *runs,
+            f"Impact: {'; '.join(consequences(question.impact))}",
+            *foreseen(foresee(question.state, amendment, question.impact)),
+        ]
+    return "\n".join(map(spelled, lines))
 
 
 def foreseen(sight: Foresight) -> list[str]:
@@ -47,7 +44,11 @@ def foreseen(sight: Foresight) -> list[str]:
     if sight.blocked:
         lines.append(f"Blocked for good: {', '.join(sight.blocked)}")
     if sight.again:
-        lines.append(f"Computed again: {', '.join(_again(*one) for one in sight.again)}")
+        took = [
+            stage if seconds is None else f"{stage} (took {lasting(seconds)})"
+            for stage, seconds in sight.again
+        ]
+        lines.append(f"Computed again: {', '.join(took)}")
     if sight.judged:
         unless = "computed only where what is kept does not hold"
         lines.append(f"Judged again: {named(sight.judged)} ({unless})")
@@ -61,10 +62,6 @@ def foreseen(sight: Foresight) -> list[str]:
             f"computed{some}, {one.aside:,} are no more and kept aside"
         )
     return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]
-
-
-def _again(stage: str, seconds: float | None) -> str:
-    return stage if seconds is None else f"{stage} (took {lasting(seconds)})"
 
 
 def lasting(seconds: float) -> str:
@@ -84,27 +81,18 @@ def named(ids: Sequence[str]) -> str:
 
 def consequences(impact: Impact) -> list[str]:
     """Return what an approval would bring about, a sentence each."""
-    return list(_consequences(impact)) or ["no result is affected"]
-
-
-def _consequences(impact: Impact) -> Iterator[str]:
-    if impact.invalidated:
-        yield f"invalidates {', '.join(impact.invalidated)}"
-    held = [
-        s
-        for s in impact.affected
-        if s not in {*impact.invalidated, *impact.stopped, *impact.going_on}
-    ]
-    if held:
-        yield f"also affects {', '.join(held)}"
+    told = {*impact.invalidated, *impact.stopped, *impact.going_on}
+    held = [stage for stage in impact.affected if stage not in told]
+    said = [f"invalidates {', '.join(impact.invalidated)}"] if impact.invalidated else []
+    said += [f"also affects {', '.join(held)}"] if held else []
     for stage, attempt in impact.stopped.items():
-        yield f"stops {stage}" + (f" ({attempt})" if attempt else "")
+        said.append(f"stops {stage}" + (f" ({attempt})" if attempt else ""))
     for stage, attempt in impact.going_on.items():
-        yield f"lets {stage} ({attempt}) go on, and judges it by the new verdict"
-    for stage, folder in impact.kept.items():
-        yield f"keeps {stage}/ as {folder}/"
+        said.append(f"lets {stage} ({attempt}) go on, and judges it by the new verdict")
+    said += [f"keeps {stage}/ as {folder}/" for stage, folder in impact.kept.items()]
     if impact.seconds:
-        yield f"throws away {lasting(sum(impact.seconds.values()))} of computing"
+        said.append(f"throws away {lasting(sum(impact.seconds.values()))} of computing")
+    return said or ["no result is affected"]
 
 
 def with_pins(document: Any, root: Path) -> Any:
@@ -114,21 +102,15 @@ def with_pins(document: Any, root: Path) -> Any:
         return document
     from service.consent.scripts import scripts_of
 
-    def pinning(files: dict[str, str]) -> dict[str, Any]:
-        return {**document, "session_config": {**config, "pin": files}}
-
-    return pinning(scripts_of(root, _state_of(pinning({}))))
+    bare = {**document, "session_config": {**config, "pin": {}}}
+    return {**bare, "session_config": {**config, "pin": scripts_of(root, begun_with(bare, root))}}
 
 
 def begun_with(document: Any, root: Path) -> Workflow:
     """Return the workflow that would begin with a plan; raises `InvalidPlan`."""
-    return _state_of(with_pins(document, root))
-
-
-def _state_of(document: Any) -> Workflow:
     from lifecycle.plan.document import create
     from service.writing.workflow_service import planned_state
 
     now = "1970-01-01T00:00:00.000000Z"
-    command: Payload = create(document, created=now, root={})
+    command: Payload = create(with_pins(document, root), created=now, root={})
     return planned_state(((command, now),))

@@ -42,10 +42,7 @@ def told(log: MachineLog, steps: Iterator[tuple[Any, Any]], wanted: Selection) -
 
 
 def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Iterator[Entry]:
-    """Yield what the logs of all machines say, in the order in which it was recorded.
-
-    Raises `InvalidOption` for a moment that each machine has of its own.
-    """
+    """Yield what all machines' logs say, in the order of the records; raises `InvalidOption`."""
     if view is not None and view.version is not None:
         raise InvalidOption("a version is one machine's: name it with --machine ID")
     logs = map(root.machine, machines_in(root.log.store))
@@ -69,10 +66,9 @@ def whole(state: Machine) -> Entry:
 
 #: What brings a machine into its phase.
 _LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
-Record = dict[str, Any]
 
 
-def why_of(root: Reading, machine: str, view: Moment | None) -> Record:
+def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
     """Return where a machine stands, the event that led there, and what each way out lacks.
 
     Of a moment that is past the ways are left out: what files there were then is not known.
@@ -83,30 +79,26 @@ def why_of(root: Reading, machine: str, view: Moment | None) -> Record:
     since: RecordedEvent | None = None
     for event, after in log.steps(upto=view):
         # A step that the fold set aside led nowhere.
-        if event.type in _LEADS and event.version not in {
-            one["version"] for one in after.set_aside
-        }:
+        aside = {one["version"] for one in after.set_aside}
+        if event.type in _LEADS and event.version not in aside:
             since = event
     return {
         "machine": state.id,
         "phase": state.phase,
         "status": state.status,
-        "since": _cause(since) if since is not None else None,
+        "since": since
+        and {
+            "version": since.version,
+            "type": since.type,
+            "at": utc_seconds(since.occurred_at),
+            "actor": f"{since.actor.kind}:{since.actor.name}",
+            "message": message(since.type, since.data),
+        },
         **(_on(root, state) if view is None else {}),
     }
 
 
-def _cause(event: RecordedEvent) -> Record:
-    return {
-        "version": event.version,
-        "type": event.type,
-        "at": utc_seconds(event.occurred_at),
-        "actor": f"{event.actor.kind}:{event.actor.name}",
-        "message": message(event.type, event.data),
-    }
-
-
-def _on(root: Reading, state: Machine) -> Record:
+def _on(root: Reading, state: Machine) -> Entry:
     if state.is_final:
         return {"ways": [], "blockers": []}
     files = evidence.evidence(root.root.path, state)
@@ -119,7 +111,7 @@ def _on(root: Reading, state: Machine) -> Record:
     return {"ways": ways, "blockers": [one["says"] for one in blockers(state, files, now)]}
 
 
-def lines(found: Record) -> Iterator[str]:
+def lines(found: Entry) -> Iterator[str]:
     """Yield the answer as people read it."""
     status = f", {found['status']}" if found["status"] else ""
     yield f"{found['machine']} is in {found['phase']}{status}"

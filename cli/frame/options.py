@@ -113,15 +113,19 @@ AsOf = Annotated["Moment | None", Together(moment, {"at": (At, None), "known_at"
 
 
 def spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command's function as typer takes it: an option for each parameter.
-
-    A flag without a name has that of its parameter.
-    """
+    """Return a command's function as typer takes it: an option for each parameter."""
     found = signature(function, eval_str=True)
     plain: list[Parameter] = []
     last: list[Parameter] = []
     made: dict[str, Together] = {}
-    for parameter in map(_annotated, found.parameters.values()):
+    for parameter in found.parameters.values():
+        if isinstance(told := parameter.default, ParameterInfo):
+            # The default is the option: typer reads of the annotation what both say.
+            kind, given = parameter.annotation, told.given  # type: ignore[attr-defined]
+            parameter = parameter.replace(  # noqa: PLW2901 - from here on it is as the others are
+                annotation=Annotated[kind, told],
+                default=False if kind is bool and given is None else given,
+            )
         told = getattr(parameter.annotation, "__metadata__", (None,))[0]
         if isinstance(told, Together):
             made[parameter.name] = told
@@ -131,7 +135,10 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
                 for name, (kind, default) in each
             )
         elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
-            plain.append(parameter.replace(annotation=_flag(parameter.name, told)))
+            # Nothing denies a flag, unless its names say what does.
+            name = f"--{parameter.name.strip('_').replace('_', '-')}"
+            flag = told if told.default is not ... else typer.Option(name, help=told.help)
+            plain.append(parameter.replace(annotation=Annotated[bool, flag]))
         else:
             plain.append(parameter)
 
@@ -146,38 +153,11 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _annotated(parameter: Parameter) -> Parameter:
-    """Return a parameter whose default is its option with what typer reads of both."""
-    told, kind = parameter.default, parameter.annotation
-    if not isinstance(told, ParameterInfo):
-        return parameter
-    given = False if kind is bool and told.given is None else told.given  # type: ignore[attr-defined]
-    return parameter.replace(annotation=Annotated[kind, told], default=given)
-
-
-def _flag(name: str, told: OptionInfo) -> Any:
-    """Return a flag that nothing denies, unless its names say what does."""
-    if told.default is not ...:
-        return Annotated[bool, told]
-    return Annotated[bool, typer.Option(f"--{name.strip('_').replace('_', '-')}", help=told.help)]
-
-
-#: Each takes a value.
-EVERYWHERE = frozenset(
-    {
-        "--root",
-        "--root-is",
-        "--database-url",
-        "--journal",
-        "--output",
-        "-o",
-        "--color",
-        "--log-level",
-        "--actor",
-    }
-)
-
-#: These take none.
+#: Options of every command: each takes a value, but for the flags.
+EVERYWHERE = frozenset({
+    "--root", "--root-is", "--database-url", "--journal", "--output", "-o", "--color",
+    "--log-level", "--actor",
+})  # fmt: skip
 FLAGS = frozenset({"--as-is"})
 
 
@@ -191,25 +171,20 @@ def hoist(arguments: list[str]) -> list[str]:
         if word == "--":
             rest += [word, *queue]
             break
-        name, value = _parted(word)
+        name, equals, value = word.partition("=")
+        if word.startswith("-o") and len(word) > 2:
+            name, equals, value = "-o", "=", word[2:].removeprefix("=")
         if word in FLAGS:
             first.append(word)
         elif name not in EVERYWHERE:
             rest.append(word)
-        elif value is not None:
+        elif equals:
             first += [name, value]
         elif queue:
             first += [name, queue.pop(0)]
         else:
             rest.append(word)
     return first + rest
-
-
-def _parted(word: str) -> tuple[str, str | None]:
-    if word.startswith("-o") and len(word) > 2:
-        return "-o", word[2:].removeprefix("=")
-    name, equals, value = word.partition("=")
-    return name, value if equals else None
 
 
 def value_of(arguments: list[str], *names: str) -> str | None:

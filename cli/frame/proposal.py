@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 #: The field that holds the files that may run, and the word that stands for them as they are now.
 PIN, SCRIPTS = "session_config.pin", "scripts"
-_NAMES = frozenset(
-    {"type", "stage", "description", "reason", "set", "unset", "changes", "insert", "place"}
-    | {"rewire"}
-)
+#: What a file may hold → the field that it is.
+_NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
+    name: name
+    for name in ("stage", "description", "reason", "changes", "insert", "place", "rewire")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +50,14 @@ class AskedChanges:
 def read_proposal(source: str) -> AskedChanges:
     """Return what a JSON, YAML or TOML file asks for; raises `InvalidOption`, `UnreadablePlan`."""
     values = read_plan(source)
-    if not isinstance(values, dict) or not set(values) <= _NAMES:
-        found = sorted(set(values) - _NAMES) if isinstance(values, dict) else type(values).__name__
+    if not isinstance(values, dict) or not set(values) <= set(_NAMES):
+        is_object = isinstance(values, dict)
+        found = sorted(set(values) - set(_NAMES)) if is_object else type(values).__name__
         raise InvalidOption(
             f"{source}: expected an object with some of {', '.join(sorted(_NAMES))}; found {found}"
         )
-    return AskedChanges(
-        kind=values.get("type"),
-        stage=values.get("stage"),
-        reason=values.get("reason"),
-        description=values.get("description"),
-        settings=values.get("set", {}),
-        taken=tuple(values.get("unset", ())),
-        changes=values.get("changes", {}),
-        insert=values.get("insert"),
-        place=values.get("place"),
-        rewire=values.get("rewire", False),
-    )
+    asked = AskedChanges(**{_NAMES[name]: value for name, value in values.items()})
+    return replace(asked, taken=tuple(asked.taken))
 
 
 def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
@@ -78,10 +70,7 @@ def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
 
 
 def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[AskedChanges]:
-    """Return what is asked for of each stage that is named, by an option or before a path.
-
-    Raises `InvalidOption`, `UnknownStage`.
-    """
+    """Return what is asked of each named stage; raises `InvalidOption`, `UnknownStage`."""
     named = list(dict.fromkeys(stages)) or ([asked.stage] if asked.stage is not None else [])
     of_all: list[str] = []
     own: dict[str, list[str]] = {}
@@ -121,17 +110,11 @@ def value_at(target: Any, path: str) -> Any:
 
 def _as_before(value: Any, text: str, before: Any) -> Any:
     """Return the value as the type of what it replaces, where the same can be said in it."""
-    if isinstance(before, str) and _is_number(value):
+    if isinstance(before, str) and type(value) in (int, float):
         return text
-    if isinstance(before, int) and _is_number(before) and isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(before, float) and isinstance(value, int) and _is_number(value):
-        return float(value)
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if type(before) is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return float(value) if isinstance(before, float) and type(value) is int else value
 
 
 def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
@@ -142,7 +125,15 @@ def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
     for asked in each:
         target = state.stage(asked.stage) if asked.stage is not None else state
         of = f"{asked.stage}." if asked.stage is not None else ""
-        for path, value in _new_values(asked):
+        new = [*asked.settings.items()]
+        for name, change in asked.changes.items():
+            leaves = change.items() if name in KEYED and isinstance(change, dict) else ()
+            new += [
+                (f"{name}.{key}", leaf["new"])
+                for key, leaf in leaves
+                if isinstance(leaf, dict) and "new" in leaf
+            ]
+        for path, value in new:
             before = value_at(target, path)
             if before is None:
                 yield from _near(target, of, path)
@@ -153,23 +144,14 @@ def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
                 )
 
 
-def _new_values(asked: AskedChanges) -> Iterator[tuple[str, Any]]:
-    yield from asked.settings.items()
-    for field_, change in asked.changes.items():
-        for key, leaf in change.items() if field_ in KEYED and isinstance(change, dict) else ():
-            if isinstance(leaf, dict) and "new" in leaf:
-                yield f"{field_}.{key}", leaf["new"]
-
-
 def _near(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:
     """Say of a parameter that is new that there is another one of nearly its name."""
     field_, _, name = path.partition(".")
     if field_ != "parameters" or not isinstance(target, Stage) or name in READ:
         return
     known = {one.lower(): one for one in (*sorted(READ), *target.parameters)}
-    near = get_close_matches(name.lower(), known, n=1, cutoff=ALIKE)
-    if near:
-        yield f"{of}{path} is a new parameter; did you mean {known[near[0]]}?"
+    for near in get_close_matches(name.lower(), known, n=1, cutoff=ALIKE):
+        yield f"{of}{path} is a new parameter; did you mean {known[near]}?"
 
 
 _TYPES = {
@@ -201,7 +183,12 @@ def command_of(state: Workflow, asked: AskedChanges) -> Payload:
     """Return the command; raises `InvalidPayload`, `UnknownStage`, `InvalidAmendment`."""
     target = state.stage(asked.stage) if asked.stage is not None else state
     changes = {**asked.changes, **changes_of(target, asked.settings, asked.taken)}
-    kind = asked.kind or _kind(asked, changes)
+    kind = asked.kind or ("stage_insert" if asked.insert is not None else None)
+    if kind is None and not changes:
+        raise InvalidOption("nothing is asked for: give --set, --insert, --type or --from")
+    kind = kind or (
+        "criteria_change" if set(changes) == {"success_criteria"} else "parameter_change"
+    )
     return payload_of(
         "amendment.proposed",
         {
@@ -215,14 +202,6 @@ def command_of(state: Workflow, asked: AskedChanges) -> Payload:
             "rewire": asked.rewire,
         },
     )
-
-
-def _kind(asked: AskedChanges, changes: dict[str, Any]) -> str:
-    if asked.insert is not None:
-        return "stage_insert"
-    if not changes:
-        raise InvalidOption("nothing is asked for: give --set, --insert, --type or --from")
-    return "criteria_change" if set(changes) == {"success_criteria"} else "parameter_change"
 
 
 def _description(kind: str, asked: AskedChanges, changes: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cli.frame.options import Text, Texts, Together, option
 from cli.settings import Format
-from cli.terminal.output import Output
+from cli.terminal.output import Output, compact, lean
 from service.errors import InvalidOption
 from service.reading.log import Selection
 from service.reading.moment import Moment, parse_moment
@@ -130,20 +130,14 @@ def field(record: Record, name: str) -> Any:
 
 
 def ordered(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
-    """Return the newest ``limit`` records, or all, in their order or the newest first."""
-    if reverse:
-        return newest_first(records, limit)
-    return newest(records, limit) if limit else records
+    """Return the newest ``limit`` records, or all, in their order or the newest first.
 
-
-def newest(records: Iterable[Record], limit: int | None) -> deque[Record]:
-    """Return the last ``limit`` records, or all; no more than these are ever held."""
-    return deque(records, maxlen=limit)
-
-
-def newest_first(records: Iterable[Record], limit: int | None) -> Iterator[Record]:
-    """Return the records from the last to the first, at most ``limit``."""
-    return reversed(newest(records, limit))
+    No more than these are ever held.
+    """
+    if not (limit or reverse):
+        return records
+    found = deque(records, maxlen=limit)
+    return reversed(found) if reverse else found
 
 
 def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
@@ -155,18 +149,70 @@ def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
 
 
 def _texts(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(map(_texts, value.values()))
-    if isinstance(value, list):
-        return "\n".join(map(_texts, value))
-    return str(value)
+    inner = value.values() if isinstance(value, dict) else value
+    return "\n".join(map(_texts, inner)) if isinstance(value, (dict, list)) else str(value)
 
 
 def _cell(value: Any) -> str:
     """Return a value on one line; what is not text as JSON, nothing for null."""
-    from cli.terminal.output import compact
-
     if value is None:
         return ""
     text = value if isinstance(value, str) else compact(value)
     return " ".join(text.replace("\t", " ").splitlines())
+
+
+#: Characters of a text, and entries of a list, that a brief record shows.
+_TEXT, _ENTRIES = 160, 8
+
+
+def print_newest(
+    output: Output,
+    records: Iterable[Record],
+    budget: int,
+    told: tuple[Callable[[Record], Record], Callable[[Record], str]],
+    view: Moment | None = None,
+) -> None:
+    """Print the newest of many records, oldest first, as many as fit a budget of tokens.
+
+    ``told``: what makes of a record what programs are shown, and the line for people.
+    """
+    from reconciler.briefing.shorten import TOKEN, tokens
+
+    every, room, shown = list(records), budget * TOKEN, deque[Any]()
+    short, text = told
+    for record in reversed(every):
+        line = _clipped(text(record) if output.is_text else lean(short(record)))
+        room -= len((line if isinstance(line, str) else compact(line)).encode()) + 1
+        if room < 0:
+            break
+        shown.appendleft(line)
+    while tokens(rendered := _rendered(output, list(shown), len(every), view)) > budget and shown:
+        shown.popleft()
+    output.print(rendered)
+
+
+def _rendered(output: Output, shown: list[Any], of: int, view: Moment | None) -> str:
+    """Return the records that are shown, and how many are not."""
+    if output.settings.format is Format.JSONL:
+        return "\n".join(map(compact, shown))
+    left_out = of - len(shown)
+    head = [f"({left_out} older left out)"] if left_out else []
+    return output.rendered(
+        shown,
+        lambda: "\n".join([*head, *shown]),
+        view=view,
+        is_brief=True,
+        about={"left_out": left_out},
+    )
+
+
+def _clipped(value: Any) -> Any:
+    """Return plain JSON values with long texts and long lists cut, each marked where it is."""
+    if isinstance(value, str):
+        return value if len(value) <= _TEXT else f"{value[: _TEXT - 1]}…"
+    if isinstance(value, dict):
+        return {key: _clipped(one) for key, one in value.items()}
+    if isinstance(value, list):
+        more = [f"… {len(value) - _ENTRIES} more"] if len(value) > _ENTRIES else []
+        return [*map(_clipped, value[:_ENTRIES]), *more]
+    return value

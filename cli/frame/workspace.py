@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -70,10 +70,7 @@ class Reading:
 
 
 def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
-    """Return what the log says of an event for people, None where it has no line.
-
-    ``state`` is the one after the event.
-    """
+    """Return what the log says of an event for people, None if nothing; ``state`` is after it."""
     from projections.files.progress_log import message
 
     text = message(event, state)
@@ -126,14 +123,9 @@ def _rooted(settings: Settings, machine: str | None) -> tuple[Root, Config]:
         raise StateNotFound(machine, []) from error
 
 
-@contextmanager
-def reading(context: typer.Context, machine: str | None = None) -> Iterator[Reading]:
-    """Open the root for reading: nothing is written, no lock is taken.
-
-    Raises `NoRoot`, or `StateNotFound` where a machine is named.
-    """
-    with reading_of(settings_of(context), machine) as root:
-        yield root
+def reading(context: typer.Context, machine: str | None = None) -> AbstractContextManager[Reading]:
+    """Open the root for reading, without a lock; raises `NoRoot`, of a machine `StateNotFound`."""
+    return reading_of(settings_of(context), machine)
 
 
 @contextmanager
@@ -142,13 +134,10 @@ def reading_of(settings: Settings, machine: str | None = None) -> Iterator[Readi
     from service.reading.log import WorkflowLog
 
     root, config = _rooted(settings, machine)
-    store = opened(root, read_only=True, as_is=settings.as_is)
-    try:
+    with closing(opened(root, read_only=True, as_is=settings.as_is)) as store:
         log = WorkflowLog(store, config.stream, root.path)
         output = Output(settings, partial(standing, log, config.workflow), root, log)
         yield Reading(root, config, log, output)
-    finally:
-        store.close()
 
 
 @contextmanager
@@ -183,11 +172,8 @@ def acting_in(
     require_checked(settings)
     root, config = _rooted(settings, machine)
     actor = actor_of(settings)
-    store = opened(root, read_only=dry_run, strict=True)
-    try:
+    with closing(opened(root, read_only=dry_run, strict=True)) as store:
         yield root, config, store, actor
-    finally:
-        store.close()
 
 
 def _remember(root: Root) -> None:
@@ -214,7 +200,7 @@ def opened(root: Root, *, read_only: bool, as_is: bool = False, strict: bool = F
         say("wfctl: the log is shown as it stands; nothing of it was checked")
     return open_log(
         root.address,
-        schema=SCHEMA if strict or not read_only else replace(SCHEMA, unknown=_Unknown()),
+        schema=SCHEMA if strict or not read_only else replace(SCHEMA, unknown=_telling_once()),
         clock=system_instant,
         read_only=read_only,
         as_is=as_is,
@@ -222,20 +208,20 @@ def opened(root: Root, *, read_only: bool, as_is: bool = False, strict: bool = F
     )
 
 
-class _Unknown:
-    """Says of each type that is not known that it is left out; once, whatever reads it again."""
+def _telling_once() -> Callable[[SchemaError], None]:
+    """Return what says of each type that is not known that it is left out; once, if read again."""
+    told: set[tuple[str, str]] = set()
 
-    def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
-
-    def __call__(self, error: SchemaError) -> None:
-        told = (error.place.split()[0], error.type)
-        if told not in self._told:
-            self._told.add(told)
+    def tell(error: SchemaError) -> None:
+        one = (error.place.split()[0], error.type)
+        if one not in told:
+            told.add(one)
             say(
                 f"wfctl: {error.place}: {NOT_KNOWN} {error.type!r:.80}; it is left out, and what "
                 f"is shown may not be so; {TO_DO}"
             )
+
+    return tell
 
 
 def journal_of(root: Root) -> Journal | None:

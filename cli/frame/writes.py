@@ -48,10 +48,7 @@ def claim(
     *commands: Payload,
     overruling: Overruling | None = None,
 ) -> None:
-    """As `write`, where the evidence does not deny what is said, or a person overrules it.
-
-    Raises `ClaimDenied`.
-    """
+    """As `write`, if the evidence or a person upholds what is said; raises `ClaimDenied`."""
     if not any(command.type in _CLAIMS for command in commands):
         write(context, options, *commands)
         return
@@ -63,13 +60,13 @@ def claim(
         first = jobs.service.first_answer(options, *commands)
         for command in commands if first is None else ():
             if command.type in _CLAIMS:
-                check = claims.computed if command.type == "stage.computed" else claims.over
-                if command.type == "stage.computed" and not options.dry_run:
-                    claims.believe(str(command.as_json()["stage"]))
-                upheld = check(str(command.as_json()["stage"]))
+                is_computed = command.type == "stage.computed"
+                stage = str(command.as_json()["stage"])
+                if is_computed and not options.dry_run:
+                    claims.believe(stage)
+                upheld = (claims.computed if is_computed else claims.over)(stage)
                 if upheld is not None:
-                    commands = (upheld[0], *commands)
-                    options = bound(options, upheld[1])
+                    commands, options = (upheld[0], *commands), bound(options, upheld[1])
         tell(output, jobs.service.handle(*commands, options=options), options)
 
 
@@ -110,9 +107,7 @@ def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
 
 def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
     """Return, for a dry run, which of the files that show the log would be written."""
-    if not options.dry_run:
-        return {}
-    return {"files": _files_shown(outcome)}
+    return {"files": _files_shown(outcome)} if options.dry_run else {}
 
 
 def _files_shown(outcome: Outcome) -> list[str]:

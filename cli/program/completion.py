@@ -80,19 +80,13 @@ def candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
     line = hoist(before)
     root = value_of(line, "--root")
     settings = replace(settings, root=Path(root)) if root is not None else settings
-    command, rest = _command(program, [word for word in before if word not in _taken(before)])
+    pairs = zip(before, [*before[1:], ""], strict=False)
+    taken = {word for pair in pairs if pair[0] in EVERYWHERE for word in pair}
+    command, rest = _command(program, [word for word in before if word not in taken])
     if hasattr(command, "commands"):
         names = (name for name in command.commands if not name.startswith("_"))
         return _beginning(partial, names)
     return _beginning(partial, _of_command(command, rest, partial, settings))
-
-
-def _taken(before: list[str]) -> set[str]:
-    taken: set[str] = set()
-    for word, following in zip(before, [*before[1:], ""], strict=True):
-        if word in EVERYWHERE:
-            taken |= {word, following}
-    return taken
 
 
 def _beginning(partial: str, names: Iterable[str]) -> list[str]:
@@ -131,22 +125,21 @@ def _values(param: Any, settings: Settings) -> Iterator[str]:
     kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
     if isinstance(kind, type) and issubclass(kind, Enum):
         yield from (str(one.value) for one in kind)
-    elif metavar in ("SHELL", "TOPIC"):
-        yield from _names(metavar)
+    elif metavar == "SHELL":
+        yield from (shell.value for shell in Shell)
+    elif metavar == "TOPIC":
+        yield from _topics()
     elif metavar in ("STAGE", "AMENDMENT", "FIELD") or param.name in ("stage", "stages"):
         yield from _of_workflow("AMENDMENT" if metavar == "AMENDMENT" else "STAGE", settings)
 
 
-def _names(metavar: str) -> Iterator[str]:
-    if metavar == "SHELL":
-        yield from (shell.value for shell in Shell)
-        return
+def _topics() -> Iterable[str]:
     from cli.program.helping import TOPICS
     from cli.program.tree import top
     from lifecycle.plan.fields import WORDS_OF_PARAMETER
 
     commands = (name for name in top() if not name.startswith("_"))
-    yield from dict.fromkeys((*TOPICS, *WORDS_OF_PARAMETER, *commands))
+    return dict.fromkeys((*TOPICS, *WORDS_OF_PARAMETER, *commands))
 
 
 def _of_workflow(kind: str, settings: Settings) -> list[str]:

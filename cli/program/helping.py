@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cli.program.commands import COMMANDS
@@ -23,7 +23,7 @@ def write_options(command: Any, context: Any, formatter: Any) -> None:
     """Write arguments and options, each by the name of what it takes."""
     for title, kind in (("Arguments", "argument"), ("Options", "option")):
         rows = [
-            (plain(found[0], is_option=kind == "option"), found[1])
+            (plain_name(param, found), found[1])
             for param in command.get_params(context)
             if param.param_type_name == kind and (found := param.get_help_record(context))
         ]
@@ -32,16 +32,18 @@ def write_options(command: Any, context: Any, formatter: Any) -> None:
                 formatter.write_dl(rows)
 
 
-def plain(name: str, *, is_option: bool) -> str:
-    """Return a name without the type that typer puts behind it; an option's value keeps a word."""
+def plain_name(param: Any, record: Sequence[str]) -> str:
+    """Return a name without the type that typer puts behind it; an option's value keeps a word.
+
+    ``record`` is the parameter's, as its help has it.
+    """
 
     def word(found: re.Match[str]) -> str:
-        known = _WORDS.get(found[1].removeprefix("list[").removesuffix("]"))
-        if not is_option or found[1] == "bool":
+        if param.param_type_name != "option" or found[1] == "bool":
             return ""
-        return f" {known or found[1]}"
+        return f" {_WORDS.get(found[1].removeprefix('list[').removesuffix(']'), found[1])}"
 
-    return _TYPE.sub(word, name)
+    return _TYPE.sub(word, record[0])
 
 
 def usage_pieces(pieces: list[str]) -> list[str]:
@@ -135,7 +137,7 @@ person use the same commands, and no command goes past the rules."""
 
 def manual(program: Any) -> str:
     """Return the page as roff; ``program`` is the context of the whole program."""
-    return "\n".join(_lines(program)) + "\n"
+    return "".join(f"{line}\n" for line in _lines(program))
 
 
 def _lines(program: Any) -> Iterator[str]:
@@ -172,8 +174,7 @@ def _command(name: str, command: Any, program: Any) -> Iterator[str]:
     for param in command.get_params(context):
         record = param.get_help_record(context)
         if record is not None and param.name != "help":
-            is_option = param.param_type_name == "option"
-            yield from (".TP", f".B {_said(plain(record[0], is_option=is_option))}")
+            yield from (".TP", f".B {_said(plain_name(param, record))}")
             yield _said(" ".join(record[1].split())) or r"\&"
     yield from (".PP", "Example:", ".nf", rf"\&  {_said(COMMANDS[name][1])}", ".fi")
 

@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
 from typer.exceptions import TyperException
 
-from cli.program.helping import path_of, plain
+from cli.program.helping import path_of, plain_name
 
-_RESUME = ("run: goes on", "rehydrate: looks first")
-_STOP = (
-    "stage cancel: ends the attempt under way",
-    "runner pause: lets the runner begin nothing more",
-    "runner stop: ends the runner, not its jobs",
-)
-_GRAPH = ("export mermaid",)
-_CHANGE = ("amend propose --stage STAGE --set parameters.KEY=VALUE --reason TEXT",)
-#: Word that people try → the commands that do it, the likeliest first; a colon, and what one does.
-MEANT: dict[str, tuple[str, ...]] = {
-    "resume": _RESUME,
-    "continue": _RESUME,
+#: Words that people try → the commands that do it, the likeliest first; a colon, and what one does.
+_MEANT = {
+    "resume continue": ("run: goes on", "rehydrate: looks first"),
     "recover": ("rehydrate",),
     "start": ("run: drives the workflow", "dispatch: launches one stage"),
-    "submit": ("dispatch",),
-    "launch": ("dispatch",),
+    "submit launch": ("dispatch",),
     "retry": ("stage retry",),
     "restart": ("stage retry: after a failure", "rerun: computes anew what is completed"),
-    "cancel": _STOP,
-    "stop": _STOP,
-    "kill": _STOP,
-    "abort": _STOP,
+    "cancel stop kill abort": (
+        "stage cancel: ends the attempt under way",
+        "runner pause: lets the runner begin nothing more",
+        "runner stop: ends the runner, not its jobs",
+    ),
     "pause": ("runner pause",),
-    "approve": ("amend approve",),
-    "accept": ("amend approve",),
+    "approve accept": ("amend approve",),
     "reject": ("amend reject",),
     "apply": ("plan apply: takes an edited plan", "amend approve: agrees to an amendment"),
-    "change": _CHANGE,
-    "edit": _CHANGE,
-    "set": _CHANGE,
+    "change edit set": ("amend propose --stage STAGE --set parameters.KEY=VALUE --reason TEXT",),
     "skip": ("amend propose --type stage_skip --stage STAGE --reason TEXT",),
     "validate": ("plan check: a plan", "fsck: the log", "verify: the results"),
     "lint": ("plan check",),
-    "new": ("init",),
-    "create": ("init",),
-    "graph": _GRAPH,
-    "dag": _GRAPH,
-    "plot": _GRAPH,
+    "new create": ("init",),
+    "graph dag plot": ("export mermaid",),
     "history": ("log",),
     "ps": ("status",),
     "queue": ("status: this workflow", "list: all of this login"),
     "ls": ("list",),
-    "top": ("watch",),
-    "monitor": ("watch",),
+    "top monitor": ("watch",),
     "tail": ("logs --follow",),
     "output": ("logs",),
     "dashboard": ("serve",),
-    "results": ("report",),
-    "summary": ("report",),
+    "results summary": ("report",),
 }
+MEANT = {word: meant for words, meant in _MEANT.items() for word in words.split()}
 #: Commands that a message tells of at most.
 _SHOWN = 4
 #: How alike a word and a name are (1: equal), so that the one may be a slip of the other.
@@ -68,19 +52,7 @@ _ALIKE = 0.75
 _EVERYWHERE = ("--help", "-h")
 
 
-class NoSuchCommand(TyperException):
-    """A word that is no command; ``commands`` says which lines may be meant."""
-
-    def __init__(self, context: Any, word: str, commands: list[str], *, is_alike: bool) -> None:
-        said = f"No such command {word!r}"
-        shown = " or ".join(commands)
-        if commands:
-            said += f". Did you mean {shown}?" if is_alike else f"; use {shown}"
-        super().__init__(said)
-        self.ctx = context
-
-
-def no_such_command(context: Any, group: Any, words: list[str]) -> NoSuchCommand:
+def no_such_command(context: Any, group: Any, words: list[str]) -> TyperException:
     """Return the error for words that begin with no command of a group.
 
     A word that means a command goes before a command elsewhere of that very name, and that before
@@ -93,25 +65,28 @@ def no_such_command(context: Any, group: Any, words: list[str]) -> NoSuchCommand
     found = _by_meaning(word.lower(), known, above)
     is_alike = not found
     if is_alike:
-        found = _alike(word.lower(), known, above)
-    lines = [_line(root, meant, rest) for meant in found[:_SHOWN]]
-    return NoSuchCommand(context, word, lines, is_alike=is_alike)
+        names = sorted({path.split()[-1] for path in known} | {*MEANT})
+        near = get_close_matches(word.lower(), names, cutoff=_ALIKE)
+        every = dict.fromkeys(path for name in near for path in _by_meaning(name, known, above))
+        found = _own(every, above)
+    shown = " or ".join(_line(root, meant, rest) for meant in found[:_SHOWN])
+    said = f"No such command {word!r}"
+    if found:
+        said += f". Did you mean {shown}?" if is_alike else f"; use {shown}"
+    error = TyperException(said)
+    error.ctx = context  # type: ignore[attr-defined]
+    return error
 
 
 def _by_meaning(word: str, known: list[str], above: str) -> list[str]:
     """Return what a word means; in a group that has one of these, that alone."""
-    found = [*MEANT.get(word, [path for path in known if path.split()[-1] == word])]
-    here = [path for path in found if above and path.startswith(f"{above} ")]
-    return here or found
+    return _own(MEANT.get(word, [path for path in known if path.split()[-1] == word]), above)
 
 
-def _alike(word: str, known: list[str], above: str) -> list[str]:
-    """Return the commands whose names, or words for which, are like the word; own ones alone."""
-    names = {path.split()[-1] for path in known} | {*MEANT}
-    near = get_close_matches(word, sorted(names), cutoff=_ALIKE)
-    found = list(dict.fromkeys(path for name in near for path in _by_meaning(name, known, above)))
+def _own(found: Iterable[str], above: str) -> list[str]:
+    """Return the commands of a group alone, if there are such."""
     here = [path for path in found if above and path.startswith(f"{above} ")]
-    return here or found
+    return here or list(found)
 
 
 def _paths(group: Any, above: str = "") -> Iterator[str]:
@@ -156,12 +131,7 @@ def _lacking(command: Any, context: Any, words: list[str]) -> list[str] | None:
     if left:
         return None
     return [
-        _placeholder(param, context)
+        plain_name(param, param.get_help_record(context)).split(", ")[-1]
         for param in command.get_params(context)
         if param.required and not isinstance(values.get(param.name), str | tuple | list)
     ]
-
-
-def _placeholder(param: Any, context: Any) -> str:
-    is_option = param.param_type_name == "option"
-    return plain(param.get_help_record(context)[0], is_option=is_option).split(", ")[-1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 from functools import cache
@@ -51,13 +52,10 @@ class _AsTyped(RuntimeParam or object):  # type: ignore[misc]
             found = [_one(kind, part) for part in value]
             return _UNDECIDED if _UNDECIDED in found else found
         found = _one(self.annotation, value)
-        return found if self._is_within_bounds(found) else _UNDECIDED
-
-    def _is_within_bounds(self, value: Any) -> bool:
         least, most = self.parameter_info.min, self.parameter_info.max
-        return not isinstance(value, int) or (
-            (least is None or value >= least) and (most is None or value <= most)
-        )
+        is_below = isinstance(found, int) and least is not None and found < least
+        is_above = isinstance(found, int) and most is not None and found > most
+        return _UNDECIDED if is_below or is_above else found
 
 
 def _one(kind: Any, value: Any) -> Any:
@@ -106,33 +104,25 @@ def _of_the_real_one(name: str) -> Any:
 _SENTENCE = 500
 
 
-class _Loaded(MutableMapping[str, Any]):
+class _Loaded(UserDict[str, Any]):
     """Name → command of typer; one is loaded when it is looked up, and only its names before."""
 
     def __init__(self, names: Iterable[str], load: Callable[[str], Any]) -> None:
-        self._found: dict[str, Any] = dict.fromkeys(names)
+        super().__init__(dict.fromkeys(names))
         self._load = load
 
     def __getitem__(self, name: str) -> Any:
-        if self._found[name] is None:
-            self._found[name] = self._load(name)
-        return self._found[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._found[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
+        if self.data[name] is None:
+            self.data[name] = self._load(name)
+        return self.data[name]
 
 
 class _Helped:
     """What the help of commands and groups has in common: plain names, an example, an end."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the arguments and options, that of the help among them."""
+        return taken_as_typed(super().get_params(ctx))  # type: ignore[misc]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, and of a group its commands."""
@@ -160,17 +150,9 @@ class _Helped:
 class PlainCommand(_Helped, TyperCommand):
     """A command that loads pydantic only for values that are not plainly right."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return its arguments and options, that of the help among them."""
-        return taken_as_typed(super().get_params(ctx))
-
 
 class Group(_Helped, TyperGroup):
     """A group whose help is written plainly: rich takes longer to load than a command to run."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return its options, that of the help among them."""
-        return taken_as_typed(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Show the help where no command is named, which is an error nevertheless."""
@@ -205,12 +187,8 @@ class Group(_Helped, TyperGroup):
 
 def top() -> list[str]:
     """Return the commands and groups at the top, in the order of the help."""
-    return list(dict.fromkeys(_first(name) for name in COMMANDS))
-
-
-def _first(name: str) -> str:
-    first = name.split(maxsplit=1)[0]
-    return first if first in GROUPS else name
+    firsts = ((name.split(maxsplit=1)[0], name) for name in COMMANDS)
+    return list(dict.fromkeys(first if first in GROUPS else name for first, name in firsts))
 
 
 class Commands(Group):
@@ -276,7 +254,8 @@ def _everywhere(
     These options may stand anywhere on the line.
     """
     if version:
-        _print_version()
+        print(f"wfctl {VERSION}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         raise InvalidOption("expected a command; `wfctl --help` lists them")
     if output is Format.CSV and context.invoked_subcommand not in _TABLES:
@@ -284,21 +263,8 @@ def _everywhere(
         raise InvalidOption(f"expected text, json or jsonl after -o: csv is for {names} only")
     folder = Path(root) if root is not None else None
     context.obj = Settings(
-        folder,
-        database_url,
-        output,
-        color,
-        actor,
-        root_is,
-        journal,
-        log_level=log_level,
-        as_is=as_is,
+        folder, database_url, output, color, actor, root_is, journal, log_level, as_is
     )
-
-
-def _print_version() -> None:
-    print(f"wfctl {VERSION}")
-    raise typer.Exit
 
 
 @cache  # typer asks the signature of each command anew, a third of what a short command takes

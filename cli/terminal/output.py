@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from cli.settings import Color, Format, Settings
 
@@ -34,6 +34,23 @@ class LogStanding(NamedTuple):
     position: int | None = None
 
 
+class Shown(TypedDict, total=False):
+    """What is told beside an answer.
+
+    ``view`` is the moment that is shown, where there is no ``state`` of it; ``position`` that of
+    the last event. ``actions`` lead on, else those of the state. ``is_brief``: nothing empty is
+    printed. ``seen`` is what a look at the files found. ``about`` is for ``_meta``.
+    """
+
+    state: Workflow | None
+    actions: Sequence[NextAction] | None
+    position: int | None
+    view: Moment | None
+    is_brief: bool
+    about: dict[str, Any]
+    seen: Seen | None
+
+
 class Output:
     """Prints a command's result in the format that was asked for.
 
@@ -59,59 +76,25 @@ class Output:
         """Whether people read it."""
         return self.settings.format is Format.TEXT
 
-    def result(
-        self,
-        data: Any,
-        text: Callable[[], str],
-        *,
-        state: Workflow | None = None,
-        actions: Sequence[NextAction] | None = None,
-        position: int | None = None,
-        view: Moment | None = None,
-        is_brief: bool = False,
-        seen: Seen | None = None,
-    ) -> None:
-        """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+    def result(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> None:
+        """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
+        if rendered := self.rendered(data, text, **shown):
+            self.print(rendered)
 
-        ``view`` is the moment that is shown, where there is no ``state`` of it; ``is_brief``:
-        nothing empty is printed. ``seen`` is what a look at the files found.
-        """
-        shown = self.rendered(
-            data,
-            text,
-            state=state,
-            actions=actions,
-            position=position,
-            view=view,
-            is_brief=is_brief,
-            seen=seen,
-        )
-        if shown:
-            self.print(shown)
-
-    def rendered(
-        self,
-        data: Any,
-        text: Callable[[], str],
-        *,
-        state: Workflow | None = None,
-        actions: Sequence[NextAction] | None = None,
-        position: int | None = None,
-        view: Moment | None = None,
-        is_brief: bool = False,
-        about: dict[str, Any] | None = None,
-        seen: Seen | None = None,
-    ) -> str:
-        """Return what `result` prints, without the last newline; ``about`` is for ``_meta``."""
+    def rendered(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> str:
+        """Return what `result` prints, without the last newline."""
         if self.is_text:
             return text()
+        is_brief, state = shown.get("is_brief", False), shown.get("state")
         if self.settings.format is Format.JSONL:
             return compact(lean(data) if is_brief else data)
+        actions = shown.get("actions")
         if actions is None:
-            actions = self.next_actions(state, seen) if state is not None else ()
+            actions = self.next_actions(state, shown.get("seen")) if state is not None else ()
             actions = actions[:_FEW] if is_brief else actions
-        meta = {**self._meta(state, position, view)._asdict(), **(about or {})}
-        answer = success(data, [action.to_dict() for action in actions], meta)
+        meta = self._meta(state, shown.get("position"), shown.get("view"))._asdict()
+        said = [action.to_dict() for action in actions]
+        answer = success(data, said, {**meta, **shown.get("about", {})})
         return as_json(lean(answer) if is_brief else answer)
 
     def changed(
@@ -125,11 +108,10 @@ class Output:
         position: int | None = None,
     ) -> None:
         """Print as `result` what a change did; for people the last line leads on from there."""
-
         seen = None if actions is not None or state is None else self._looked(state)
 
         def led_on() -> str:
-            found = () if actions is None else actions
+            found = actions or ()
             if actions is None and state is not None and not is_rehearsal:
                 found = self.next_actions(state, seen)
             return "\n".join([text(), *(f"next: {action}" for action in found[:1])])
@@ -212,18 +194,20 @@ class Output:
 
     def style(self, text: str, code: str) -> str:
         """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
-        return f"\x1b[{code}m{text}\x1b[0m" if self._colored else text
-
-    @property
-    def _colored(self) -> bool:
-        if self.settings.color is not Color.AUTO:
-            return self.settings.color is Color.ALWAYS
-        return self.is_terminal and not os.environ.get("NO_COLOR")
+        colored = is_colored(self.settings, self.is_terminal)
+        return f"\x1b[{code}m{text}\x1b[0m" if colored else text
 
     @property
     def is_terminal(self) -> bool:
         """Whether what is printed goes to a terminal, through a pager too."""
         return self.through_pager or sys.stdout.isatty()
+
+
+def is_colored(settings: Settings, is_terminal: bool) -> bool:
+    """Whether what is printed to a terminal, or to something else, has colours."""
+    if settings.color is not Color.AUTO:
+        return settings.color is Color.ALWAYS
+    return is_terminal and not os.environ.get("NO_COLOR")
 
 
 def harmless(text: str) -> str:

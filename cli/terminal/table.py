@@ -40,18 +40,13 @@ def present(
     if output.is_text:
         output.print(table(output, records, columns))
     elif output.settings.format is Format.CSV:
-        _csv(records, list(records[0]) if records else names, output.is_terminal)
+        print_csv(records, list(records[0]) if records else names, output.is_terminal)
     else:
         output.records(records, lambda _: "", view=view)
 
 
-def print_csv(records: Sequence[Record], names: Sequence[str]) -> None:
-    """Print records to stdout as CSV headed by ``names``, harmless where it is a terminal."""
-    _csv(records, names, sys.stdout.isatty())
-
-
-def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
-    """Print RFC 4180: values that are no text as JSON, an empty cell for null.
+def print_csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
+    """Print RFC 4180 headed by ``names``: values that are no text as JSON, nothing for null.
 
     Words of others must not be carried out by the spreadsheet that opens them, nor by a terminal.
     """
@@ -88,7 +83,14 @@ _LESS = {"LESS": "FRX"}
 @contextmanager
 def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
     """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
-    command = _pager() if wanted and output.is_text and sys.stdout.isatty() else []
+    command: list[str] = []
+    if wanted and output.is_text and sys.stdout.isatty():
+        line = os.environ.get("PAGER", "less")
+        try:
+            command = shlex.split(line)
+        except ValueError as error:
+            said = f"expected a command in $PAGER, found {line!r} ({error})"
+            raise InvalidOption(said) from None
     if not (command and shutil.which(command[0])):
         yield
         return
@@ -104,11 +106,3 @@ def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
         pass  # a person who leaves the pager has seen enough
     finally:
         pager.communicate()
-
-
-def _pager() -> list[str]:
-    line = os.environ.get("PAGER", "less")
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        raise InvalidOption(f"expected a command in $PAGER, found {line!r} ({error})") from None

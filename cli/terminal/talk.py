@@ -7,15 +7,14 @@ does not wait for it.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Collection
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from cli.settings import Color, LogLevel, Settings
-from cli.terminal.output import harmless
+from cli.settings import LogLevel, Settings
+from cli.terminal.output import harmless, is_colored
 from projections.files.progress_log import message
 from service.writing.workflow_service import Outcome
 
@@ -130,51 +129,25 @@ class Talk:
 
         if sys.stderr.isatty():
             clock = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
-            people = structlog.dev.ConsoleRenderer(colors=self._is_colored, pad_event_to=0)
-            return [clock, people, _harmless]
+            colors = is_colored(self._settings, is_terminal=True)
+            people = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0)
+            return [clock, people, lambda _logger, _method, line: harmless(str(line))]
         return [
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.EventRenamer("message"),
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ]
 
-    @property
-    def _is_colored(self) -> bool:
-        if self._settings.color is not Color.AUTO:
-            return self._settings.color is Color.ALWAYS
-        return not os.environ.get("NO_COLOR")
-
 
 def without_secrets(logger: Any, method: str, line: EventDict) -> EventDict:
     """Hide what follows the name of a secret, and the password of an address."""
-    return {key: _HIDDEN if _patterns().name.fullmatch(key) else _hidden(line[key]) for key in line}
+    return {key: _hidden(key, value) for key, value in line.items()}
 
 
-def _harmless(logger: Any, method: str, line: Any) -> str:
-    """Take from a line for a terminal what would steer it."""
-    return harmless(str(line))
-
-
-def _hidden(value: Any) -> Any:
+def _hidden(key: str, value: Any) -> Any:
+    if re.fullmatch(_NAMES, key, re.IGNORECASE):
+        return _HIDDEN
     if not isinstance(value, str):
         return value
-    known = _patterns()
-    return known.named.sub(rf"\1\2{_HIDDEN}", known.in_address.sub(rf"\1:{_HIDDEN}@", value))
-
-
-class _Patterns(NamedTuple):
-    """What tells a secret: an address that holds one, its name with it, its name alone."""
-
-    in_address: re.Pattern[str]
-    named: re.Pattern[str]
-    name: re.Pattern[str]
-
-
-@cache
-def _patterns() -> _Patterns:
-    """Compile them once something is said."""
-    return _Patterns(
-        re.compile(_IN_ADDRESS),
-        re.compile(_NAMED, re.IGNORECASE),
-        re.compile(_NAMES, re.IGNORECASE),
-    )
+    without = re.sub(_IN_ADDRESS, rf"\1:{_HIDDEN}@", value)
+    return re.sub(_NAMED, rf"\1\2{_HIDDEN}", without, flags=re.IGNORECASE)

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import pytest
 
-from cli.frame.selection import newest, newest_first
+from cli.frame.selection import ordered
 from tests.adoption.support import document, imported, log_of, write_files
 from tests.cli.support import HERE, Place
 
@@ -91,8 +91,8 @@ class Watched(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("chosen", [newest, newest_first])
-def test_of_a_long_log_no_more_is_held_than_is_shown(chosen: Any) -> None:
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_a_long_log_no_more_is_held_than_is_shown(reverse: bool) -> None:
     """The last three of many."""
     alive: WeakSet[Watched] = WeakSet()
     most = 0
@@ -105,7 +105,7 @@ def test_of_a_long_log_no_more_is_held_than_is_shown(chosen: Any) -> None:
             most = max(most, len(alive))
             yield record
 
-    assert sorted(record["number"] for record in chosen(records(), 3)) == [97, 98, 99]
+    assert sorted(record["number"] for record in ordered(records(), 3, reverse)) == [97, 98, 99]
     assert most <= 5
 
 

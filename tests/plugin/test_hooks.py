@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.install.clients import SOURCE
+from agents.install import SOURCE
 from tests.cli.support import HERE, Place, call, wfctl, write_plan
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.install.clients import SOURCE
-from agents.install.record import cut, lacking, members, place_of, put
+from agents.install import SOURCE, cut, lacking, members, place_of, put
 from tests.cli.support import Answer, call
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.install.clients import SOURCE
+from agents.install import SOURCE
 from tests.cli.support import Place
 
 SKILLS = sorted((SOURCE / "skills").glob("*/SKILL.md"))
