@@ -5,27 +5,46 @@ The same log and the same disk give the same briefing: every time in it was reco
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from lifecycle.state.conditions import budget_of
-from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import is_due
-from projections.words.amendments import summary
-from projections.words.came_about import Item, counts_of, line_of
 from projections.words.text import NextAction
-from reconciler.briefing.contradictions import BriefPart, Contradiction, in_json
 from service.questions.meanwhile import Happened
 
-#: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
-_WAIT = "wait"
+_NUMBERED = re.compile(r"(.*-)([1-9][0-9]*)")
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Return names in one line: those with a number under their prefix, as ranges.
+
+    A name without a number stands as it is; groups are parted by a space.
+    """
+    groups: dict[str, list[int]] = {}
+    plain: list[str] = []
+    for name in dict.fromkeys(names):
+        found = _NUMBERED.fullmatch(name)
+        if found is None:
+            plain.append(name)
+        else:
+            groups.setdefault(found[1], []).append(int(found[2]))
+    return " ".join([*(f"{key}{_ranges(numbers)}" for key, numbers in groups.items()), *plain])
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    spelled = {0: "{0}", 1: "{0},{1}"}
+    return ",".join(spelled.get(run[1] - run[0], "{0}..{1}").format(*run) for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
-class BriefVerdict(BriefPart):
+class BriefVerdict:
     """A verdict and the stages whose attempts of this id it was said of."""
 
     stages: tuple[str, ...]
@@ -40,7 +59,7 @@ class BriefVerdict(BriefPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Repair(BriefPart):
+class Repair:
     """What was recorded or started again, and for which stages."""
 
     stages: tuple[str, ...]
@@ -48,8 +67,8 @@ class Repair(BriefPart):
 
 
 @dataclass(frozen=True, slots=True)
-class BriefWaiting(BriefPart):
-    """What waits for a person: ``kind`` is amendment, drift, judgement, stop, failure or launch."""
+class BriefItem:
+    """Things of one kind, stages or files, that do not fit or that wait for a person."""
 
     kind: str
     subjects: tuple[str, ...]
@@ -57,7 +76,7 @@ class BriefWaiting(BriefPart):
 
 
 @dataclass(frozen=True, slots=True)
-class BriefCriteria(BriefPart):
+class BriefCriteria:
     """By which words a stage that is under way, failed or due is judged; how far its tasks are."""
 
     stage: str
@@ -83,9 +102,9 @@ class Briefing:
     since: Happened | None
     meanwhile: tuple[Happened, ...]
     found: tuple[BriefVerdict, ...]
-    contradictions: tuple[Contradiction, ...]
+    contradictions: tuple[BriefItem, ...]
     repaired: tuple[Repair, ...]
-    waiting: tuple[BriefWaiting, ...]
+    waiting: tuple[BriefItem, ...]
     actions: tuple[NextAction, ...]
     judged: tuple[BriefCriteria, ...] = ()
     decided: str | None = None
@@ -94,73 +113,16 @@ class Briefing:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the next actions stand beside them."""
-        told = {name: in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
+        told = {name: _in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
         return {**told, "stages": list(self.stages)}
 
 
-def counts(state: Workflow) -> dict[str, int]:
-    """Return how many stages stand where, in the order of the array."""
-    return dict(Counter(stage.status.value for stage in state.stages.values()))
-
-
-def session_of(state: Workflow) -> dict[str, Any]:
-    """Return the newest session; open without an end it may have died."""
-    session = state.session
-    return {
-        "number": session.count,
-        "started_at": session.id,
-        "cost": session.cost,
-        "budget": budget_of(state),
-        "exit_reason": session.exit_reason,
-        "open": session.is_open,
-    }
-
-
-def judged_of(state: Workflow) -> Iterator[BriefCriteria]:
-    """Yield by which words the stages are judged that are under way, failed or due."""
-    for stage in state.stages.values():
-        if stage.status not in (*ACTIVE, Status.FAILED) and not is_due(state, stage):
-            continue
-        seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
-        tasks = line_of(counts_of(seen)) if seen is not None else ""
-        if stage.success_criteria or tasks:
-            yield BriefCriteria(stage.id, stage.success_criteria or "", tasks)
-
-
-def decision_of(state: Workflow) -> str | None:
-    """Return the last decision of a person on an amendment or on the plan, in words."""
-    decided = [one for one in state.amendments.values() if one.decided_at is not None]
-    if not decided:
-        return None
-    last = max(decided, key=lambda one: str(one.decided_at))
-    by = f" by {last.approved_by}" if last.approved_by else ""
-    return f"{last.id} {last.status}{by}: {summary(last)}"
-
-
-def under_way(stage: Stage) -> BriefVerdict | None:
-    """Return the stage's open attempt as the log alone knows it."""
-    attempt = stage.open_attempt
-    if attempt is None or stage.status not in (Status.PREPARING, Status.RUNNING):
-        return None
-    name = attempt.verdict or ("LAUNCHED" if attempt.launched_at else "STARTED")
-    action = attempt.action or _WAIT
-    reason = attempt.reason or "as the log has it"
-    return BriefVerdict((stage.id,), attempt.id, name, action, attempt.row, reason)
-
-
-def waiting_of(items: Iterable[Item]) -> list[BriefWaiting]:
-    """Return what of an account waits for a person, decisions first."""
-    return [
-        BriefWaiting(one.kind, (one.subject,), one.text)
-        for one in items
-        if one.person and not _is_unfit(one)
-    ]
-
-
-def contradictions_of(items: Iterable[Item]) -> list[Contradiction]:
-    """Return what of an account does not fit what was recorded: results, and what rests on them."""
-    return [Contradiction(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one)]
-
-
-def _is_unfit(one: Item) -> bool:
-    return one.is_of_files and one.kind != "drift"
+def _in_json(value: Any) -> Any:
+    """Return a part of a briefing as plain JSON values: stages and subjects in one line."""
+    if isinstance(value, tuple):
+        return [_in_json(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    in_line = ("stages", "subjects")
+    return {n: shortened(v) if n in in_line else _in_json(v) for n, v in given.items()}

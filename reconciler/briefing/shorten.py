@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any, TypeVar, cast
 
 from reconciler.briefing.briefing import Briefing
@@ -37,29 +36,27 @@ def fitted(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
 
 
 def _left_out(full: Briefing, short: Briefing) -> Iterator[str]:
-    if len(short.meanwhile) < len(full.meanwhile):
-        yield f"{len(full.meanwhile) - len(short.meanwhile)} events"
-    if len(short.stages) < len(full.stages):
-        yield "the list of stages"
-    if _has_evidence(full) and not _has_evidence(short):
-        yield "evidence"
-    if _has_reasons(full) and not _has_reasons(short):
-        yield "reasons"
-    if full.judged and not short.judged:
-        yield "criteria"
-    if full.repaired and not short.repaired:
-        yield f"{sum(len(repair.stages) for repair in full.repaired)} repairs"
-    if len(short.actions) < len(full.actions):
-        yield f"{len(full.actions) - len(short.actions)} next commands"
+    def fewer(name: str) -> int:
+        return len(getattr(full, name)) - len(getattr(short, name))
 
+    def lost(has: Callable[[Briefing], bool]) -> bool:
+        return has(full) and not has(short)
 
-def _has_evidence(briefing: Briefing) -> bool:
-    return any(found.evidence for found in briefing.found)
+    repairs = sum(len(repair.stages) for repair in full.repaired)
+    parts = {
+        f"{fewer('meanwhile')} events": fewer("meanwhile") > 0,
+        "the list of stages": fewer("stages") > 0,
+        "evidence": lost(lambda one: any(found.evidence for found in one.found)),
+        "reasons": lost(_has_reasons),
+        "criteria": lost(lambda one: bool(one.judged)),
+        f"{repairs} repairs": lost(lambda one: bool(one.repaired)),
+        f"{fewer('actions')} next commands": fewer("actions") > 0,
+    }
+    return (words for words, holds in parts.items() if holds)
 
 
 def _has_reasons(briefing: Briefing) -> bool:
-    said = (found.reason for found in briefing.found)
-    return any(chain(said, (waiting.text for waiting in briefing.waiting)))
+    return any([one.reason for one in briefing.found] + [one.text for one in briefing.waiting])
 
 
 def _without(**empty: Any) -> Cut:
@@ -67,18 +64,23 @@ def _without(**empty: Any) -> Cut:
 
 
 def _newest(count: int) -> Cut:
-    return lambda briefing: replace(
-        briefing, meanwhile=briefing.meanwhile[max(0, len(briefing.meanwhile) - count) :]
-    )
+    return lambda one: replace(one, meanwhile=one.meanwhile[max(0, len(one.meanwhile) - count) :])
 
 
 def _actions(count: int) -> Cut:
     return lambda briefing: replace(briefing, actions=briefing.actions[:count])
 
 
+def _with(thing: T, **values: Any) -> T:
+    return cast("T", replace(cast("Any", thing), **values))
+
+
+def _of_each(things: Iterable[T], **values: Any) -> tuple[T, ...]:
+    return tuple(_with(thing, **values) for thing in things)
+
+
 def _without_evidence(briefing: Briefing) -> Briefing:
-    bare = (replace(found, evidence=(), ended_at=None) for found in briefing.found)
-    return _grouped(replace(briefing, found=tuple(bare)))
+    return _grouped(replace(briefing, found=_of_each(briefing.found, evidence=(), ended_at=None)))
 
 
 def _grouped(briefing: Briefing) -> Briefing:
@@ -96,33 +98,26 @@ def _joined(things: Iterable[T], of: str) -> tuple[T, ...]:
     """Return those that differ in nothing but what they are said of as one."""
     groups: dict[T, list[str]] = {}
     for thing in things:
-        groups.setdefault(_with(thing, of, ()), []).extend(getattr(thing, of))
-    return tuple(_with(thing, of, tuple(names)) for thing, names in groups.items())
-
-
-def _with(thing: T, of: str, names: tuple[str, ...]) -> T:
-    return cast("T", replace(cast("Any", thing), **{of: names}))
+        groups.setdefault(_with(thing, **{of: ()}), []).extend(getattr(thing, of))
+    return tuple(_with(thing, **{of: tuple(names)}) for thing, names in groups.items())
 
 
 def _clipped(length: int) -> Cut:
-    def cut(briefing: Briefing) -> Briefing:
-        since, noted = briefing.since, briefing.noted
-        return _grouped(
-            replace(
-                briefing,
-                purpose=_clip(briefing.purpose or "", 2 * length) or None,
-                since=since and replace(since, text=_clip(since.text, length)),
-                meanwhile=tuple(replace(m, text=_clip(m.text, length)) for m in briefing.meanwhile),
-                waiting=tuple(replace(w, text=_clip(w.text, length)) for w in briefing.waiting),
-                judged=tuple(
-                    replace(j, criteria=_clip(j.criteria, length)) for j in briefing.judged
-                ),
-                decided=_clip(briefing.decided or "", length) or None,
-                noted=noted and replace(noted, text=_clip(noted.text, length)),
-            )
-        )
+    def clipped(thing: T, name: str = "text") -> T:
+        return thing and _with(thing, **{name: _clip(getattr(thing, name), length)})
 
-    return cut
+    return lambda full: _grouped(
+        replace(
+            full,
+            purpose=_clip(full.purpose or "", 2 * length) or None,
+            since=clipped(full.since),
+            meanwhile=tuple(map(clipped, full.meanwhile)),
+            waiting=tuple(map(clipped, full.waiting)),
+            judged=tuple(clipped(one, "criteria") for one in full.judged),
+            decided=_clip(full.decided or "", length) or None,
+            noted=clipped(full.noted),
+        )
+    )
 
 
 def _clip(text: str, length: int) -> str:
@@ -130,13 +125,12 @@ def _clip(text: str, length: int) -> str:
 
 
 def _without_reasons(briefing: Briefing) -> Briefing:
-    found = (replace(f, reason=None, row=None, steps=()) for f in briefing.found)
     return _grouped(
         replace(
             briefing,
-            found=tuple(found),
-            waiting=tuple(replace(waiting, text="") for waiting in briefing.waiting),
-            contradictions=tuple(replace(c, text="") for c in briefing.contradictions),
+            found=_of_each(briefing.found, reason=None, row=None, steps=()),
+            waiting=_of_each(briefing.waiting, text=""),
+            contradictions=_of_each(briefing.contradictions, text=""),
         )
     )
 

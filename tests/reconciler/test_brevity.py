@@ -18,8 +18,7 @@ from cli.terminal.output import Output
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.briefing.briefing import Briefing
-from reconciler.briefing.contradictions import shortened
+from reconciler.briefing.briefing import Briefing, shortened
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.briefing.shorten import fitted, tokens
 from reconciler.control.strangers import AttemptFinding
