@@ -57,8 +57,7 @@ def contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
         and codes != []
         and None not in codes
         and (code.code == 0) is any(codes),
-        "clock": seen.launched_at is not None
-        and min(ended, default=seen.launched_at) < seen.launched_at,
+        "clock": begun is not None and any(time is not None and time < begun for time in times),
         "output_missing": code in own and code.code == 0 and len(there) < len(seen.outputs),
         "output_old": any(output.new is False for output in there),
     }

@@ -112,7 +112,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
         from reconciler.sweep.judging import close, unclosed  # only where a stage has tasks
 
         for ended in unclosed(jobs.root, state, stage):
-            jobs.record(close(jobs.root, state, state.stage(id_), ended, stopped=True))
+            jobs.record(close(state, state.stage(id_), ended, stopped=True))
             state = jobs.service.state()
     stage = state.stage(id_)
     previous = stage.attempt.name if stage.attempt else None

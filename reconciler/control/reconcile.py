@@ -139,7 +139,7 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
                 from reconciler.sweep import judging  # only where a stage has tasks
 
                 attempt = newest_attempt(jobs, state, stage)
-                jobs.record(judging.close(jobs.root, state, stage, attempt))
+                jobs.record(judging.close(state, stage, attempt))
                 state = jobs.service.state()
                 stage = state.stage(stage.id)
                 now = look(jobs, state, stage, again=now.evidence.looked_twice)
@@ -192,7 +192,7 @@ def _asked(
         from reconciler.sweep.judging import progress
 
         # How far the tasks have come.
-        seen += progress(jobs.root, state, stage, attempt)
+        seen += progress(state, stage, attempt)
     commands = [observed(stage, finding), *launch_, *seen, *left, *rest]
     return [(command, when(command, finding)) for command in commands]
 

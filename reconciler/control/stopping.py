@@ -156,7 +156,7 @@ class Claims:
         with self.jobs.sole(id_):
             if look(self.jobs, state, stage).verdict.name == Name.UNTOLD:
                 attempt = newest_attempt(self.jobs, state, stage)
-                self.jobs.record(judging.close(self.jobs.root, state, stage, attempt))
+                self.jobs.record(judging.close(state, stage, attempt))
 
     def over(self, id_: str) -> tuple[Payload, int] | None:
         """As `computed`, where a stage that is called complete has a job at work."""
@@ -199,9 +199,9 @@ def diagnosis(
     found = diagnose(attempt, evidence, verdict)
     if not is_sweep(stage.parameters):
         return found
-    from reconciler.sweep import records
+    from reconciler.sweep.judging import diagnosis_of  # only if a stage has tasks
 
-    return records.diagnosis_of(found, attempt.root, state, stage)
+    return diagnosis_of(found, attempt.root, state, stage)
 
 
 def of_newest(jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded) -> Diagnosis:

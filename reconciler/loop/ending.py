@@ -12,7 +12,7 @@ from typing import Any
 from eventstore.errors import StoreUnreachable
 from lifecycle.state.conditions import Hindrance, budget_of, hindrances
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON
 from projections.words.text import NextAction
 from reconciler.context import Jobs
@@ -97,18 +97,6 @@ def _all(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
     told = hindrances(state)
     named = {hindrance.stage for hindrance in told}
     return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
-
-
-def exhausted(state: Workflow, stage: Stage, seen: Sequence[Hindrance] = ()) -> Ended:
-    """Return the end of a session that cannot afford the next stage."""
-    cost, budget = state.session.cost, budget_of(state)
-    text = f"the session's budget is used up (cost={cost:g}, budget={budget:g}) before {stage.id}"
-    return Ended("budget_exhausted", text, f"{stage.id}: `{GO_ON}`", state, tuple(seen))
-
-
-def waiting(state: Workflow, why: str, seen: Sequence[Hindrance] = ()) -> Ended:
-    """Return the end of a session that leaves running jobs to the next one."""
-    return Ended("waiting", why, f"`{GO_ON}`", state, tuple(seen))
 
 
 #: A terminal or a tmux session that goes away hangs up.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lifecycle.state.status import retry_limit
@@ -25,28 +24,21 @@ _BYTES = 16_384
 _ERROR = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """A fix in somebody's words, and what came of it; None where nothing has yet."""
-
-    retry: int
-    fix: str
-    outcome: str | None = None
-
-
-def tries_of(log: WorkflowLog, stage: str) -> list[Try]:
-    """Return every fix of a stage that the log holds, the oldest first."""
-    found: list[Try] = []
+def tries_of(log: WorkflowLog, stage: str) -> list[str]:
+    """Return every fix of a stage with what came of it, a line each, the oldest first."""
+    fixes: list[str] = []
+    outcomes: list[str] = []
     for event in log.store.read(log.stream):
         if event.data.get("stage") != stage:
             continue
         if event.type == "stage.retried":
-            found.append(Try(event.data["retry"], event.data["fix"]))
-        elif event.type in ("stage.failed", "stage.completed") and found and not found[-1].outcome:
+            fixes.append(f"{event.data['retry']}. {_line(event.data['fix'])}")
+            outcomes.append("")
+        elif event.type in ("stage.failed", "stage.completed") and outcomes[-1:] == [""]:
             failed = f"failed: {event.data.get('error')!s:.{_ERROR}}"
-            outcome = "it went well" if event.type == "stage.completed" else failed
-            found[-1] = replace(found[-1], outcome=outcome)
-    return found
+            outcomes[-1] = "it went well" if event.type == "stage.completed" else failed
+    told = zip(fixes, outcomes, strict=True)
+    return [f"{fix}: {_line(outcome or 'not run yet')}" for fix, outcome in told]
 
 
 def said_of_failure(log: WorkflowLog, stage: str) -> str | None:
@@ -69,7 +61,6 @@ def _end(path: Path) -> str:
 COMPUTE, REPAIR, JUDGE = "compute", "repair", "judge"
 ENVIRONMENT = "environment"
 
-
 #: What of a profile an agent needs to know; a machine file is named, and never read.
 _OF_MACHINE = ("type", "batch_type", "context_type", "config_path")
 
@@ -79,7 +70,7 @@ def render(
     state: Workflow,
     stage: Stage,
     root: Path,
-    tries: Sequence[Try] = (),
+    tries: Sequence[str] = (),
     said: str | None = None,
 ) -> str:
     """Return the prompt for a task of one kind, as Markdown.
@@ -89,9 +80,8 @@ def render(
     given = (_task(kind, state, stage, root), _given(state, stage), _machine(state, stage))
     ends = [(f"{stage.id}/{name}", _end(root / stage.id / name)) for name in ("log", "err")]
     written = [line for path, end in ends if end for line in (f"## {path} ends", *_quoted(end))]
-    # With what came of each, so that none is tried again in vain.
-    fixes = [f"{t.retry}. {_line(t.fix)}: {_line(t.outcome or 'not run yet')}" for t in tries]
-    before = ["## What was tried before", *fixes] if fixes else []
+    # With what came of each, so that nothing is tried again in vain.
+    before = ["## What was tried before", *tries] if tries else []
     parts = (*given, _trouble(kind, stage, said), written, before)
     rules = (_may(stage), _report(kind, state, stage))
     return "\n\n".join("\n".join(part) for part in (*parts, *rules) if part) + "\n"
@@ -164,10 +154,8 @@ def _machine(state: Workflow, stage: Stage) -> list[str]:
     """Return where the stage runs and with what; of variables the names alone."""
     profile = state.profile(stage)
     config = profile.get("config")
-    asked = {
-        **_settings(profile.get("resource_defaults")),
-        **_settings(stage.parameters.get("resource_overrides")),
-    }
+    defaults, own = profile.get("resource_defaults"), stage.parameters.get("resource_overrides")
+    asked = {**_settings(defaults), **_settings(own)}
     known = {**(config if isinstance(config, dict) else {}), **profile}
     said = {name: known[name] for name in _OF_MACHINE if known.get(name) is not None}
     return [

@@ -24,9 +24,9 @@ from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.fields import PREFIX
 from reconciler.sweep import points
-from reconciler.sweep.folders import JUDGE
 from reconciler.sweep.points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
+    JUDGE,
     Task,
     definition_of,
     origin_of,

@@ -86,37 +86,25 @@ def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> byte
     given = stage.parameters[MAP]
     if "file" not in given:
         return None
+    path = str(given["file"])
+    error: Exception
     try:
-        return _content(root, stage.id, given)
-    except (ChangedMap, UnfitMap, MissingInput) as error:
-        is_gone = isinstance(error, MissingInput)
-        kept = _kept(root, state, stage) if is_gone or not anew else None
-        if kept is None:
-            raise
-        return kept
-
-
-def _kept(root: Path, state: Workflow, stage: Stage) -> bytes | None:
-    """Return a copy that an attempt has of the file that the definition names."""
-    for recorded in reversed(stage.attempts):
+        content = read_regular(root / path)
+        found = sha256(content).hexdigest()
+        if found == given["sha256"]:
+            return content
+        error = ChangedMap(stage.id, path, given["sha256"], found)
+    except (FileNotFoundError, IsADirectoryError):
+        error = MissingInput(path)
+    except OSError as failed:
+        error = UnfitMap(stage.id, f"{path}: {failed.strerror}")
+    # Of the file that the definition names an attempt may have a copy.
+    for recorded in reversed(stage.attempts if isinstance(error, MissingInput) or not anew else []):
         copy = of_recorded(root, state.id, stage.id, recorded).task_points
-        found = plain.text(copy).encode()
-        if sha256(found).hexdigest() == stage.parameters[MAP]["sha256"]:
-            return found
-    return None
-
-
-def _content(root: Path, stage: str, given: dict[str, str]) -> bytes:
-    try:
-        content = read_regular(root / given["file"])
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise MissingInput(given["file"]) from error
-    except OSError as error:
-        raise UnfitMap(stage, f"{given['file']}: {error.strerror}") from error
-    found = sha256(content).hexdigest()
-    if found != given["sha256"]:
-        raise ChangedMap(stage, given["file"], given["sha256"], found)
-    return content
+        kept = plain.text(copy).encode()
+        if sha256(kept).hexdigest() == given["sha256"]:
+            return kept
+    raise error
 
 
 def digest_of(found: tuple[Point, ...]) -> str:
@@ -139,7 +127,11 @@ def keep(root: Path, state: Workflow, stage: Stage) -> bool:
     tables = [(root / path, kept / Path(path).name) for path in table_of(stage.id)]
     moves += [(old, new) for old, new in tables if old.exists()]
     if moves:
-        _label(stage, kept)
+        label = kept / LABEL
+        if kept.exists() and not label.is_file():
+            raise KeptFolderTaken(stage.id, kept)
+        kept.mkdir(exist_ok=True)
+        write_whole(label, f"{stage.keep_as}\n".encode())
         (kept / DONE).mkdir(exist_ok=True)
     for old, new in moves:
         old.rename(new)
@@ -156,12 +148,3 @@ def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
     for found in sorted(folder.iterdir()) if folder.is_dir() else ():
         if found.name not in done:
             set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
-
-
-def _label(stage: Stage, kept: Path) -> None:
-    """Make the folder, with the word that says whose it is."""
-    label = kept / LABEL
-    if kept.exists() and not label.is_file():
-        raise KeptFolderTaken(stage.id, kept)
-    kept.mkdir(exist_ok=True)
-    write_whole(label, f"{stage.keep_as}\n".encode())

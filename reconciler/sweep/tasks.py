@@ -7,11 +7,11 @@ the journals of its workers tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
@@ -30,10 +30,12 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.host import processes as plain
 from reconciler.records import traces
-from reconciler.sweep import folders
-from reconciler.sweep.folders import TaskMark
 from reconciler.sweep.points import points_of
 
+#: In the folder of a task that is done: the attempt, its number, when it ended, its origin.
+MARK = ".wfctl-done"
+#: Names to a worker the folder of a task that is judged again, and not computed.
+JUDGE = "WFCTL_JUDGE"
 #: The words for where a task stands.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
@@ -81,14 +83,26 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
     for recorded, attempt in counting:
         if recorded.recovers is None:
             known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
-        for run in runs_of(attempt, recorded):
+        for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
             if task is not None:
                 known[task.point.key] = _with(task, run, attempt)
-        if verdict_by(attempt) not in (None, verdict_digest(stage)):
+        if _is_judged_anew(attempt, stage):
             known = {key: _unjudged(task, attempt) for key, task in known.items()}
     tags = {attempt.tag: attempt for _, attempt in counting}
     return _by_marks(root, stage, list(known.values()), tags, origin)
+
+
+class TaskMark(NamedTuple):
+    """What a mark says: the tag of the attempt, when it ended (µs since the epoch), and from what.
+
+    ``origin`` is what its tasks rest on, as `origin_of` spells it; marks of earlier versions have
+    none.
+    """
+
+    tag: str
+    ended: int
+    origin: str = ""
 
 
 def _by_marks(
@@ -103,27 +117,47 @@ def _by_marks(
         for task in tasks
         if task.state in ("waiting", "running") and not task.to_judge
     }
-    found = folders.in_place(root, stage.id, untold)
-    outputs, place = sweep_of(stage.parameters).outputs, root / stage.id / DONE
-    done = {name for name in found if all((place / name / path).exists() for path in outputs)}
+    found = _marks(root / stage.id / DONE, untold, sweep_of(stage.parameters).outputs)
     return [
-        _marked(task, found[task.point.folder], stage, tags)
-        if task.point.folder in done and _fits(found[task.point.folder], task, tags, origin)
+        _marked(task, found[task.point.folder], stage, tags, origin)
+        if task.point.folder in found
         else task
         for task in tasks
     ]
 
 
-def _fits(mark: TaskMark, task: Task, tags: Mapping[str, AttemptPaths], origin: str) -> bool:
-    """Whether a mark tells of the task; of one that runs, that of its own attempt alone."""
+def _marks(
+    done: Path, folders: Collection[str], outputs: Collection[str]
+) -> Mapping[str, TaskMark]:
+    """Return the marks in those of the folders that are there, with all their outputs."""
+    found = dict[str, TaskMark]()
+    there = {folder.name for folder in done.iterdir()} if folders and done.is_dir() else set()
+    for name in there.intersection(folders):
+        text = plain.text(done / name / MARK)
+        match text.rstrip("\n").split("\t"):
+            case [tag, _, at, *origin] if text.endswith("\n") and len(origin) <= 1:
+                if all((done / name / path).exists() for path in outputs):
+                    found[name] = TaskMark(tag, _micros(at), *origin)
+    return found
+
+
+def _micros(text: str) -> int:
+    """Return the microseconds of bash's EPOCHREALTIME, whose mark is the locale's."""
+    digits = "".join(letter for letter in text if letter.isdigit())
+    return int(digits) if digits else 0
+
+
+def _marked(
+    task: Task, mark: TaskMark, stage: Stage, tags: Mapping[str, AttemptPaths], origin: str
+) -> Task:
+    """Return a task as done if the mark tells of it; of one that runs, that of its attempt."""
     own = tags.get(mark.tag)
     if task.state == "running":
-        return own is not None and own.id == task.attempt
-    return own is not None or (bool(origin) and mark.origin == origin)
-
-
-def _marked(task: Task, mark: TaskMark, stage: Stage, tags: Mapping[str, AttemptPaths]) -> Task:
-    own = tags.get(mark.tag)
+        fits = own is not None and own.id == task.attempt
+    else:
+        fits = own is not None or (bool(origin) and mark.origin == origin)
+    if not fits:
+        return task
     done = replace(
         task,
         state="done",
@@ -133,13 +167,17 @@ def _marked(task: Task, mark: TaskMark, stage: Stage, tags: Mapping[str, Attempt
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )
-    if own is None or verdict_by(own) in (None, verdict_digest(stage)):
-        return done
-    return _unjudged(done, own)
+    return _unjudged(done, own) if own is not None and _is_judged_anew(own, stage) else done
+
+
+def _is_judged_anew(attempt: AttemptPaths, stage: Stage) -> bool:
+    # An attempt of an earlier version does not say what its tasks were judged by.
+    by = traces.texts(traces.read_json(attempt.task_head)).get("verdict")
+    return by not in (None, verdict_digest(stage))
 
 
 def _unjudged(task: Task, attempt: AttemptPaths) -> Task:
-    """Return a task as it stands where the verdict on its run in an attempt counts no longer."""
+    """Return a task as it stands if the verdict on its run in an attempt counts no longer."""
     failed = task.state == "failed" and task.why.startswith(VERDICTS)
     if task.attempt != attempt.id or not (failed or task.state == "done"):
         return task
@@ -199,27 +237,74 @@ def verdict_digest(stage: Stage) -> str:
     return _digest(verdict_of(stage.parameters))
 
 
-def verdict_by(attempt: AttemptPaths) -> str | None:
-    """Return the digest of what the tasks of an attempt were judged by; None of an older one."""
-    return traces.texts(traces.read_json(attempt.task_head)).get("verdict")
-
-
 def _digest(values: Mapping[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
+def _runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
     """Return what an attempt says of its tasks: by its record, else by its journals.
 
     A record that is not the one that the log names says nothing.
     """
     named = (recorded.tasks or {}).get("record")
     if named is None:
-        return folders.rows_told(attempt)
+        return rows_told(attempt)
     content = plain.text(attempt.task_record).encode()
     if sha256(content).hexdigest() != named["sha256"]:
         return []
     return [json.loads(line) for line in content.decode().splitlines()]
+
+
+def rows_told(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
+    """Yield what the journals say of each task that the attempt was given."""
+    runs = runs_told(attempt)
+    keys = (traces.read_json(attempt.task_head) or {}).get("keys", {})
+    for number, folder, assignments in listed(attempt):
+        row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
+        row |= {"judged": True} if f" {JUDGE}=" in assignments else {}
+        row |= runs.get(int(number), {"state": "waiting"})
+        row.pop("job", None)
+        yield row
+
+
+def listed(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
+    """Yield number, folder and assignments of each task that the attempt was given."""
+    for line in plain.text(attempt.task_list).splitlines():
+        number, folder, assignments = line.split("\t", 2)
+        yield number, folder, assignments
+
+
+def runs_told(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
+    """Return the runs by the task's number; a line that was cut off says nothing.
+
+    ``state`` is done, failed, lost, or running if nothing was written of its end; ``job`` is the
+    hash of the job whose worker began it. Times are in microseconds since the epoch.
+    """
+    found = dict[int, dict[str, Any]]()
+    for journal in journals(attempt):
+        job = None
+        whole, _, _ = plain.text(journal).rpartition("\n")
+        for line in whole.split("\n"):
+            match line.split("\t"):
+                case ["j", hash_, *_]:
+                    job = hash_
+                case ["s", number, at] if number.isdigit():
+                    found[int(number)] = _began(at, job)
+                case ["e", number, state, code, at, why] if number.isdigit():
+                    end = {"exit_code": plain.number(code), "ended": _micros(at), "why": why}
+                    begun = found.get(int(number)) or _began(at, None)
+                    found[int(number)] = begun | {"state": state} | end
+    return found
+
+
+def _began(at: str, job: str | None) -> dict[str, Any]:
+    about = {"state": "running", "exit_code": None, "started": _micros(at), "ended": None}
+    return {**about, "why": "", "job": job}
+
+
+def journals(attempt: AttemptPaths) -> list[Path]:
+    """Return the files in which the workers write down what becomes of their tasks."""
+    return sorted(attempt.tasks.glob("journal.*"))
 
 
 def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
@@ -245,7 +330,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
         attempt=None if started is None else attempt.id,
         exit_code=run.get("exit_code"),
         why=why,
-        folder=task.folder if running else folder_of(attempt, lies_as, str(run["folder"])),
+        folder=task.folder if running else _folder_of(attempt, lies_as, str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
     )
@@ -255,7 +340,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     return replace(found, begun=begun, started=started, ended=run.get("ended"))
 
 
-def folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
+def _folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
     """Return where the folder of a task is, relative to the root; where it runs, it is not here."""
     if state == "done":
         return f"{attempt.stage}/{DONE}/{folder}"
