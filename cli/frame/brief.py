@@ -11,7 +11,7 @@ from typing import Any
 
 from cli.settings import Format
 from cli.terminal.output import Output, compact, lean
-from reconciler.briefing.shorten import TOKEN, tokens
+from reconciler.briefing.briefing import TOKEN, tokens
 from service.reading.moment import Moment
 
 Record = dict[str, Any]

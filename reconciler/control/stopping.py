@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
@@ -53,7 +54,7 @@ def retry(
     first = jobs.service.first_answer(options, command)
     if first is not None:
         return first
-    touched = [] if regenerate else _touched(jobs, jobs.service.state().stage(id_))
+    touched = [] if regenerate else list(_touched(jobs, jobs.service.state().stage(id_)))
     if touched:
         refusal = NeedsConsent(
             f"{id_}: its submission.json changes {' and '.join(touched)}, and a fix that changes "
@@ -68,34 +69,24 @@ def retry(
     return jobs.service.handle(command, options=options)
 
 
-def _touched(jobs: Jobs, stage: Stage) -> list[str]:
-    """Return the parameters that the prepared submission changes since the last attempt."""
+def _touched(jobs: Jobs, stage: Stage) -> Iterator[str]:
+    """Yield the parameters that the prepared submission changes since the last attempt."""
     prepared = jobs.root / stage.id / PREPARED
     attempt = next((a for a in reversed(stage.attempts) if not a.diagnostic), None)
     # An amendment that was approved since has the submission built anew.
     if attempt is None or stage.regenerate or not prepared.is_file():
-        return []
-    own = of_recorded(jobs.root, "", stage.id, attempt)
-    ran = traces.read_json(own.submission)
+        return
+    ran = traces.read_json(of_recorded(jobs.root, "", stage.id, attempt).submission)
     if ran is None:
-        return []
+        return
     now = submission.read(prepared)
-    named = stage.parameters.get("command") is not None
-    touched = ["parameters.command"] if named and _commands(ran) != _commands(now) else []
-    if _resources(ran) != _resources(now):
-        touched.append("parameters.resource_overrides")
-    return touched
-
-
-def _commands(given: dict[str, Any]) -> list[Any]:
-    return [task.get("command") for task in given.get("task_list", [])]
-
-
-def _resources(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what is asked for; the environment and the guard of an attempt are wfctl's."""
-    resources = dict(given.get("resources", {}))
-    ours = ("envs", "prepend_script", "group_size")
-    return {key: value for key, value in resources.items() if key not in ours}
+    commands = ([task.get("command") for task in one.get("task_list", [])] for one in (ran, now))
+    if stage.parameters.get("command") is not None and operator.ne(*commands):
+        yield "parameters.command"
+    # The environment and the guard of an attempt are wfctl's, and not asked for.
+    ours = {"envs": 0, "prepend_script": 0, "group_size": 0}
+    if operator.ne(*({**one.get("resources", {}), **ours} for one in (ran, now))):
+        yield "parameters.resource_overrides"
 
 
 #: What says that something of an attempt is at work.
@@ -129,42 +120,39 @@ that the record is bound to."""
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """How claims are held to the evidence; ``uphold`` asks a person where one may overrule it."""
+    """How claims are held to the evidence; ``uphold`` asks a person who may overrule it."""
 
     jobs: Jobs
     uphold: Uphold | None = None
 
     def computed(self, id_: str) -> tuple[Payload, int] | None:
-        """Raise `ClaimDenied` where the evidence denies that a computation is over and well.
+        """Raise `ClaimDenied` if the evidence denies that a computation is over and well.
 
-        Returns the record of a person's word against the evidence, None where none is needed.
+        Returns the record of a person's word against the evidence, if one is needed.
         """
         state = self.jobs.service.state()
         stage = state.stage(id_)
-        if stage.open_attempt is None:
-            return None
-        return self._held(state, stage, "computed", _NOT_COMPUTED)
+        is_open = stage.open_attempt is not None
+        return self._held(state, stage, "computed", _NOT_COMPUTED) if is_open else None
+
+    def over(self, id_: str) -> tuple[Payload, int] | None:
+        """As `computed`, for a stage that is called complete and has a job at work."""
+        state = self.jobs.service.state()
+        stage = state.stage(id_)
+        known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
+        return self._held(state, stage, "over", _ALIVE) if known else None
 
     def believe(self, id_: str) -> None:
-        """Take what tasks left as good where somebody says so and nothing else can."""
+        """Take what tasks left as good if somebody says so and nothing else can."""
         state = self.jobs.service.state()
         stage = state.stage(id_)
         if not is_sweep(stage.parameters) or stage.open_attempt is None:
             return
-        from reconciler.sweep import judging  # only where a stage has tasks
+        from reconciler.sweep.judging import close  # only if a stage has tasks
 
         with self.jobs.sole(id_):
             if look(self.jobs, state, stage).verdict.name == Name.UNTOLD:
-                attempt = newest_attempt(self.jobs, state, stage)
-                self.jobs.record(judging.close(state, stage, attempt))
-
-    def over(self, id_: str) -> tuple[Payload, int] | None:
-        """As `computed`, where a stage that is called complete has a job at work."""
-        state = self.jobs.service.state()
-        stage = state.stage(id_)
-        if stage.attempt is None or stage.status is not Status.POST_PROCESSING:
-            return None
-        return self._held(state, stage, "over", _ALIVE)
+                self.jobs.record(close(state, stage, newest_attempt(self.jobs, state, stage)))
 
     def _held(
         self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]
@@ -173,13 +161,11 @@ class Claims:
         if not newest_attempt(self.jobs, state, stage).launch_record.exists():
             return None
         finding = look(self.jobs, state, stage)
-        if finding.verdict.action not in denying:
+        found = finding.verdict
+        if found.action not in denying:
             return None
         if self.uphold is None:
-            found = finding.verdict
-            raise ClaimDenied(
-                finding.stage, finding.attempt, claim, found.reason, found.name, found.row
-            )
+            raise ClaimDenied(stage.id, finding.attempt, claim, found.reason, found.name, found.row)
         return self.uphold(finding, claim)
 
 
@@ -241,8 +227,8 @@ def stop(attempt: AttemptPaths) -> Stopped:
     From the first moment on no job of it starts its command any more. No process group is ever
     hit, which may hold a person's shell: a job is found by the folder that it works in, and a
     process by that, by the locks that it inherited and by the attempt in its environment. Whatever
-    a silent scheduler may hold is left. Raises
-    MachineUnreachable where nobody can say whether anything is left.
+    a silent scheduler may hold is left. Raises MachineUnreachable if nobody can say whether
+    anything is left.
     """
     where = machine.of(attempt)
     if attempt.folder.is_dir():
@@ -272,24 +258,17 @@ def stop_below(folder: Path) -> Stopped:
 
 
 def _ended(find: Callable[[], Sequence[Process | Tenant]]) -> Stopped:
-    """Kill what is found, until nothing is: a process may start another while it is killed.
-
-    A process is told by its id and its start time.
-    """
+    """Kill what is found, until nothing is: a process may start another while it is killed."""
     deadline, ended = time.monotonic() + _WITHIN, dict[str, None]()
     while (left := find()) and time.monotonic() < deadline:
         for one in left:
             ended[f"process {one.pid}"] = None
-            _kill(one)
+            # A process is told by its id and its start time.
+            if processes.start_ticks(one.pid) == one.ticks:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
         time.sleep(0.05)
     return Stopped(tuple(ended), tuple(f"process {one.pid}" for one in left))
-
-
-def _kill(one: Process | Tenant) -> None:
-    if processes.start_ticks(one.pid) != one.ticks:
-        return
-    with suppress(ProcessLookupError):
-        os.kill(one.pid, signal.SIGKILL)
 
 
 class NotStopped(Worded, Refused):

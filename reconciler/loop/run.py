@@ -195,7 +195,9 @@ def _close(jobs: Jobs, ended: Ended) -> Ended:
         command = p.SessionEnded.model_validate(
             {"reason": ended.exit_reason, "next": ended.next[:_NEXT]}
         )
-        named = (f"Session ending: blocked. {one}"[:_NOTE] for one in ended.untold)
+        # What keeps a blocked workflow from going on, and no event tells.
+        untold = [one for one in ended.hindrances if one in ended.seen]
+        named = (f"Session ending: blocked. {one}"[:_NOTE] for one in untold)
         jobs.record(*(p.NoteLogged(text=text) for text in named), command)
     state = jobs.service.state()
     jobs.service.write_report(state, seen)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
@@ -66,6 +66,11 @@ class Task:
     marked: bool = False
     to_judge: bool = False
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the next attempt goes by what it left."""
+        return self.state == "done" or self.to_judge
+
     def is_spent(self, retries: int) -> bool:
         """Whether it is not done, and no attempt in place of a lost one tries it again."""
         out = self.failed > retries or self.lost > RECOVERY_LIMIT
@@ -93,18 +98,6 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
     return _by_marks(root, stage, list(known.values()), tags, origin)
 
 
-class TaskMark(NamedTuple):
-    """What a mark says: the tag of the attempt, when it ended (µs since the epoch), and from what.
-
-    ``origin`` is what its tasks rest on, as `origin_of` spells it; marks of earlier versions have
-    none.
-    """
-
-    tag: str
-    ended: int
-    origin: str = ""
-
-
 def _by_marks(
     root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, AttemptPaths], origin: str
 ) -> list[Task]:
@@ -112,33 +105,15 @@ def _by_marks(
 
     ``tags`` are the attempts that count, ``origin`` is that of the newest.
     """
-    untold = {
-        task.point.folder
-        for task in tasks
-        if task.state in ("waiting", "running") and not task.to_judge
-    }
-    found = _marks(root / stage.id / DONE, untold, sweep_of(stage.parameters).outputs)
+    done, outputs = root / stage.id / DONE, sweep_of(stage.parameters).outputs
+    untold = [task.state in ("waiting", "running") and not task.to_judge for task in tasks]
+    there = {one.name for one in done.iterdir()} if any(untold) and done.is_dir() else set[str]()
     return [
-        _marked(task, found[task.point.folder], stage, tags, origin)
-        if task.point.folder in found
+        _marked(task, done / task.point.folder, stage, outputs, tags, origin)
+        if is_untold and task.point.folder in there
         else task
-        for task in tasks
+        for task, is_untold in zip(tasks, untold, strict=True)
     ]
-
-
-def _marks(
-    done: Path, folders: Collection[str], outputs: Collection[str]
-) -> Mapping[str, TaskMark]:
-    """Return the marks in those of the folders that are there, with all their outputs."""
-    found = dict[str, TaskMark]()
-    there = {folder.name for folder in done.iterdir()} if folders and done.is_dir() else set()
-    for name in there.intersection(folders):
-        text = plain.text(done / name / MARK)
-        match text.rstrip("\n").split("\t"):
-            case [tag, _, at, *origin] if text.endswith("\n") and len(origin) <= 1:
-                if all((done / name / path).exists() for path in outputs):
-                    found[name] = TaskMark(tag, _micros(at), *origin)
-    return found
 
 
 def _micros(text: str) -> int:
@@ -148,22 +123,31 @@ def _micros(text: str) -> int:
 
 
 def _marked(
-    task: Task, mark: TaskMark, stage: Stage, tags: Mapping[str, AttemptPaths], origin: str
+    task: Task,
+    folder: Path,
+    stage: Stage,
+    outputs: Collection[str],
+    tags: Mapping[str, AttemptPaths],
+    origin: str,
 ) -> Task:
     """Return a task as done if the mark tells of it; of one that runs, that of its attempt."""
-    own = tags.get(mark.tag)
-    if task.state == "running":
-        fits = own is not None and own.id == task.attempt
-    else:
-        fits = own is not None or (bool(origin) and mark.origin == origin)
-    if not fits:
+    text = plain.text(folder / MARK)
+    match text.rstrip("\n").split("\t"):
+        case [tag, _, at, *made_of] if text.endswith("\n") and len(made_of) <= 1:
+            own = tags.get(tag)
+        case _:
+            return task
+    # Marks of earlier versions do not say what they are of.
+    alike = task.state == "waiting" and bool(origin) and made_of == [origin]
+    fits = alike if own is None else task.state == "waiting" or own.id == task.attempt
+    if not fits or not all((folder / path).exists() for path in outputs):
         return task
     done = replace(
         task,
         state="done",
         attempt=None if own is None else own.id,
         exit_code=0,
-        ended=mark.ended,
+        ended=_micros(at),
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )
@@ -349,16 +333,3 @@ def _folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
     copies = traces.scratch_copies(attempt)
     found = [copy / attempt.stage / DONE / folder for copy in copies]
     return next((str(one) for one in found if one.is_dir()), "")
-
-
-def to_compute(found: Sequence[Task], stage: Stage, recovers: str | None) -> list[Task]:
-    """Return the tasks that the next attempt computes: all that are not done.
-
-    One in the place of a lost attempt leaves out those that have used up their tries.
-    """
-    retries = sweep_of(stage.parameters).retries
-    return [
-        task
-        for task in found
-        if task.state != "done" and not (recovers is not None and task.is_spent(retries))
-    ]
