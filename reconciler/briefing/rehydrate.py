@@ -11,24 +11,12 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import budget_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import (
-    GO_ON,
-    Surroundings,
-    is_due,
-    next_actions,
-    session_bar,
-)
+from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar
 from projections.words.account import account
 from projections.words.amendments import summary
 from projections.words.came_about import Item, counts_of, line_of
 from projections.words.text import NextAction
-from reconciler.briefing.briefing import (
-    BriefCriteria,
-    Briefing,
-    BriefItem,
-    BriefVerdict,
-    Repair,
-)
+from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
 from service.files.inspection import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note

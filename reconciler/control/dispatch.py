@@ -137,9 +137,9 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
     left = [p for p in stage.left_in_place if not any(fnmatchcase(p, name) for name in read)]
     left += stage.outputs
     if stage.keeps_tasks:
-        from reconciler.sweep import points
+        from reconciler.sweep import tasks
 
-        kept = points.keep(jobs.root, state, stage)
+        kept = tasks.keep(jobs.root, state, stage)
     else:
         left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
         kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
@@ -216,7 +216,7 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     check_pinned(jobs, state, stage.id)
     check_inputs(jobs.root, needed_by(state, stage))
     if is_sweep(stage.parameters):
-        from reconciler.sweep.points import points_of
+        from reconciler.sweep.tasks import points_of
 
         points_of(jobs.root, state, stage, anew=True)
     given = submission_of(jobs.root, state, stage, anew=stage.regenerate)

@@ -120,11 +120,11 @@ def saying(
     kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
     places = [] if attempt.folder.exists() else [place.parents[1] for place in kept]
     home = places[0] if places else attempt.stage_folder
-    later = [one for one in stage.attempts if one.id > id_]
     taken_over = any(one.taken_over for one in stage.attempts if one.id == id_)
-    in_place = attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
-    for one in later:
-        in_place = in_place and not (home / ATTEMPTS / one.name / LAUNCH_RECORD).exists()
+    later = (home / ATTEMPTS / one.name for one in stage.attempts if one.id > id_)
+    in_place = (
+        attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
+    ) and not any((folder / LAUNCH_RECORD).exists() for folder in later)
     paths = _paths(attempt, err=err)
     mouths = [Mouth(path, partial(_places, attempt, home, path, in_place)) for path in paths]
     is_open = stage.open_attempt is not None and stage.open_attempt.id == id_

@@ -18,14 +18,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs, Mode
-from reconciler.control.dispatch import (
-    attach,
-    dispatch,
-    launch,
-    launched,
-    next_attempt,
-    prepare,
-)
+from reconciler.control.dispatch import attach, dispatch, launch, launched, next_attempt, prepare
 from reconciler.control.stopping import diagnosis, stop, stop_all
 from reconciler.control.strangers import (
     AttemptFinding,
@@ -93,8 +86,6 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding
 
 def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
     """Record what was found of stages; return those of which it was."""
-    if not findings:
-        return set()
     if len(findings) <= _TOGETHER:
         asked = [asked for found in findings for asked in _asked(jobs, state, found)]
         # Somebody else may have moved one of them; by itself each shows what is so now.
@@ -102,9 +93,9 @@ def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -
             if asked:
                 jobs.record_each(*asked, known=state)
             return {finding.stage for finding in findings}
-    if len(findings) == 1:
-        return set()
     half = len(findings) // 2
+    if half == 0:
+        return set()
     return _recorded(jobs, state, findings[:half]) | _recorded(jobs, state, findings[half:])
 
 

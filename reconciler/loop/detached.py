@@ -72,17 +72,6 @@ class Detached:
         return asdict(self)
 
 
-def session_name(workflow: str, root: Path, environ: Mapping[str, str]) -> str:
-    """Return the tmux session's name, spelled as tmux spells it.
-
-    Where another root with a workflow of this id has that name, the root's digest is behind it.
-    """
-    name = f"workflow-runner-{workflow}".replace(".", "_").replace(":", "_")
-    if not processes.is_live(name, environ):
-        return name
-    return f"{name}-{sha256(os.fsencode(root)).hexdigest()[:8]}"
-
-
 def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
     """Start the runner in tmux, else by setsid, and return once it holds its lock.
 
@@ -119,7 +108,11 @@ def _in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | 
     if not processes.is_installed(environ):
         jobs.say("tmux is not installed: the runner runs detached by setsid instead.")
         return None
-    name = session_name(jobs.service.state().id, jobs.root, environ)
+    # Spelled as tmux spells it.
+    name = f"workflow-runner-{jobs.service.state().id}".replace(".", "_").replace(":", "_")
+    if processes.is_live(name, environ):
+        # That of another root with a workflow of this id.
+        name = f"{name}-{sha256(os.fsencode(jobs.root)).hexdigest()[:8]}"
     pipe = jobs.service.root.folder / "runner.environment"
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe, 0o600)
@@ -275,8 +268,7 @@ class Runner:
             if done.code == AlreadyDriven.code:
                 self._let_other_end()
                 continue
-            last = done.is_last()
-            if last is not None:
+            if (last := done.is_last()) is not None:
                 return last
             number += 1
             # One that used up its time has waited.

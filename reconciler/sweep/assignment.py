@@ -23,13 +23,15 @@ from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.fields import PREFIX
-from reconciler.sweep import points
-from reconciler.sweep.points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
     JUDGE,
     Task,
+    content_of,
     definition_of,
+    digest_of,
     origin_of,
+    points_of,
+    put_aside,
     tasks_of,
     verdict_digest,
 )
@@ -74,7 +76,7 @@ def assigned(
         for task in known
         if task.state != "done" and (recovers is None or not task.is_spent(what.retries))
     }
-    points.put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
+    put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
     if file is not None:
         attempt.task_points.write_bytes(file)

@@ -29,8 +29,7 @@ from reconciler.host import processes as plain
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table
-from reconciler.sweep.points import digest_of
-from reconciler.sweep.tasks import Task, journals, listed, rows_told, runs_told, tasks_of
+from reconciler.sweep.tasks import Task, digest_of, journals, listed, rows_told, runs_told, tasks_of
 from reconciler.verdict.diagnosis import Diagnosis, of_texts
 from reconciler.verdict.table import Action, Name, Verdict
 from service.root.disk import write_whole
