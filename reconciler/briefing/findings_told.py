@@ -1,4 +1,4 @@
-"""How findings are told in a briefing; loaded only where something was found."""
+"""How findings are told in a briefing; loaded only if something was found."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     stop_earlier(jobs, stage)
     check_strangers(jobs, state, stage)
     if is_sweep(stage.parameters):
-        from reconciler.sweep.judging import close, unclosed  # only where a stage has tasks
+        from reconciler.sweep.judging import close, unclosed  # only if a stage has tasks
 
         for ended in unclosed(jobs.root, state, stage):
             state = jobs.record(close(state, state.stage(id_), ended, stopped=True)).state

@@ -249,7 +249,7 @@ def _queue() -> list[str]:
 
 
 def last_words(jobs: Jobs, state: Workflow, stage: Stage) -> str:
-    """Return the last line that its jobs printed; nothing where they run elsewhere or are mute."""
+    """Return the last line that its jobs printed; nothing if they run elsewhere or are mute."""
 
     with suppress(ReconcilerError, OSError):
         with closing(saying(jobs, state, stage, stage.attempts[-1].id, err=False, last=1)) as heard:

@@ -46,7 +46,7 @@ def retry(
 ) -> Outcome:
     """Let a failed stage run again after a fix, which ``fix`` says in words.
 
-    ``regenerate``: its submission is built anew. Raises `NeedsConsent` where the prepared
+    ``regenerate``: its submission is built anew. Raises `NeedsConsent` if the prepared
     submission.json was changed in what the stage's parameters say: the command, or the resources.
     """
     values = {"stage": id_, "fix": fix, "regenerate": regenerate}
@@ -291,10 +291,10 @@ def fail_and_stop(
     """Record that the stage failed, and end its attempt where it runs.
 
     The failure is recorded first: whoever dies in between leaves an attempt that is known to be
-    stopped. Raises `NotStopped` where it goes on.
+    stopped. Raises `NotStopped` if it goes on.
     """
     attempt = jobs.service.state().stage(id_).open_attempt
-    named = None if attempt is None else attempt.id
+    named = attempt.id if attempt else None
     failure = p.StageFailed(stage=id_, error=error, attempt=named, stop=True)
     command = failure.model_copy(update={"category": category})
     content = {"fail": id_, "error": error, "stop": True, "category": category}
@@ -332,20 +332,18 @@ def _told(jobs: Jobs, stage: Stage) -> Iterator[None]:
 def stop_earlier(jobs: Jobs, stage: Stage) -> None:
     """End the newest attempt of a stage that is to run again, and whatever its command left.
 
-    Raises `NotStopped` where nobody saw its end.
+    Raises `NotStopped` if nobody saw its end.
     """
     newest = stage.attempt
     if newest is None:
         return
-    if newest.is_to_stop or newest.may_run_on:
-        _end(jobs, stage)
-        return
-    if machine.of(jobs.attempt(jobs.service.state(), stage, newest.id)).has_scheduler:
-        # A scheduler ends all that is left of a job together with it.
-        return
-    # Its end was seen: what it may have left elsewhere is no reason to start nothing.
-    with _told(jobs, stage):
-        _end(jobs, stage)
+    # If its end was seen, what it may have left elsewhere is no reason to start nothing. A
+    # scheduler ends all that is left of a job together with it.
+    attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
+    unseen = newest.is_to_stop or newest.may_run_on
+    if unseen or not machine.of(attempt).has_scheduler:
+        with nullcontext() if unseen else _told(jobs, stage):
+            _end(jobs, stage)
 
 
 def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
@@ -376,7 +374,7 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
 def _stopped(
     stage: Stage, recorded: Recorded, attempt: AttemptPaths, *, is_said_to_be_here: bool
 ) -> Stopped:
-    """End the attempt's monitor and jobs; raises `NotStopped` where anything goes on."""
+    """End the attempt's monitor and jobs; raises `NotStopped` if anything goes on."""
     where = machine.of(attempt)
     launch = traces.texts(traces.read_json(attempt.launch_record))
     began_on = Host(recorded.host, recorded.boot_id, launch.get("machine_id"))

@@ -110,7 +110,7 @@ class Working:
 def agent_of(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
     """Return the agent that a command line names; a path in it is taken from ``folder``.
 
-    Without a ``name`` it is called as its program is. Raises `AgentMissing` where there is no such
+    Without a ``name`` it is called as its program is. Raises `AgentMissing` if there is no such
     program, before anything is started.
     """
     try:
@@ -180,8 +180,21 @@ def _attended(
     jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
 ) -> AgentEnd:
     output, record = prompt.with_name("output.log"), jobs.service.root.folder / RECORD
-    began = time.monotonic()
-    process = _started(jobs, agent, prompt, output, _environment(jobs, agent, task, prompt))
+    began, environ = time.monotonic(), _environment(jobs, agent, task, prompt)
+    with prompt.open("rb") as given, output.open("wb") as said:
+        try:
+            process = subprocess.Popen(
+                agent.words,
+                cwd=jobs.root,
+                env=environ,
+                stdin=given,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                # A group of its own, to be ended as a whole; jobs that it dispatched are in others.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentNotStarted(agent.words[0], error.strerror or str(error)) from error
     pid = process.pid
     try:
         if found := processes.identify(pid):
@@ -200,25 +213,6 @@ def _attended(
     seconds = time.monotonic() - began
     shown = str(output.relative_to(jobs.root))
     return AgentEnd(process.returncode, seconds, not by_itself, shown)
-
-
-def _started(
-    jobs: Jobs, agent: Agent, prompt: Path, output: Path, environ: dict[str, str]
-) -> subprocess.Popen[bytes]:
-    with prompt.open("rb") as given, output.open("wb") as said:
-        try:
-            return subprocess.Popen(
-                agent.words,
-                cwd=jobs.root,
-                env=environ,
-                stdin=given,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                # A group of its own, to be ended as a whole; jobs that it dispatched are in others.
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise AgentNotStarted(agent.words[0], error.strerror or str(error)) from error
 
 
 def _environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dict[str, str]:

@@ -243,7 +243,7 @@ class Runner:
     def serve(self, begun: Callable[[], None]) -> str:
         """Run sessions; return why it ended. ``begun`` is called once the lock is held.
 
-        Raises `AlreadyAutonomous` where another runs.
+        Raises `AlreadyAutonomous` if another runs.
         """
         lock = self.jobs.service.root.folder / LOCK
         try:
@@ -291,7 +291,7 @@ class Runner:
         self._pause(lambda: self.jobs.is_driven() is True)
 
     def _completed(self) -> int | None:
-        """Return how many stages are completed, None where the state cannot be read."""
+        """Return how many stages are completed, None if the state cannot be read."""
         try:
             stages = self.jobs.service.state().stages.values()
         except LifecycleError as error:
@@ -333,7 +333,7 @@ class Runner:
 
 
 def _told(printed: str) -> dict[str, str]:
-    """Return the exit reason or the error that a loop printed; empty where it printed none."""
+    """Return the exit reason or the error that a loop printed; empty if it printed none."""
     with suppress(ValueError, KeyError, TypeError):
         envelope: Mapping[str, Any] = json.loads(printed)
         if "error" in envelope:

@@ -58,7 +58,7 @@ def run(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption) 
 
     Whatever an earlier loop left in flight is taken up first; a session that somebody opened is
     gone on in. What keeps one stage from being carried out is its failure or its hindrance, and
-    never the end of the others. Raises `AlreadyDriven` where another loop is at work,
+    never the end of the others. Raises `AlreadyDriven` if another loop is at work,
     `InvalidOption` and `AlreadyThere` for a report that cannot go where it is asked for.
     """
     options = replace(options, content={"run": orders.report})
@@ -86,7 +86,13 @@ def run(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption) 
             check_report(jobs, orders.report)
         end_orphan(jobs)
         _open(jobs, orders, options, asked)
-        _resolve(jobs)
+        state = jobs.service.state()
+        pending = (Status.PENDING, Status.INVALIDATED)
+        held = [stage for stage in state.stages.values() if stage.status in pending]
+        # In an imported workflow nobody may have made ready what nothing holds back. The others
+        # follow from the first, in the same append.
+        if free := next((stage for stage in held if not state.unmet(stage)), None):
+            jobs.record(p.StageReadied(stage=free.id))
         try:
             return _close(jobs, WorkflowLoop(jobs, orders, asked).drive())
         except (ReconcilerError, Refused, NeedsConsent) as error:
@@ -170,16 +176,6 @@ def _open(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption
         task = AgentTask(None, prompt.ENVIRONMENT, text)
         hand_over(jobs, orders.agent, task, lambda: asked.signal is not None)
         begin(jobs, replace(options, expected_version=None), report=orders.report, driven=True)
-
-
-def _resolve(jobs: Jobs) -> None:
-    """Make ready what nothing holds back; in an imported workflow nobody may have done so."""
-    state = jobs.service.state()
-    for stage in state.stages.values():
-        if stage.status in (Status.PENDING, Status.INVALIDATED) and not state.unmet(stage):
-            # The others follow from it, in the same append.
-            jobs.record(p.StageReadied(stage=stage.id))
-            return
 
 
 def _close(jobs: Jobs, ended: Ended) -> Ended:
@@ -380,7 +376,7 @@ class WorkflowLoop:
         return True
 
     def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], object] | None:
-        """Return what can be done for the stage now, None where that is nothing."""
+        """Return what can be done for the stage now, None if nothing can."""
         agent = self.orders.agent
         match stage.status:
             case Status.POST_PROCESSING:

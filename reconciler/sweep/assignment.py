@@ -61,10 +61,7 @@ def assigned(
     the folders of all other tasks are put aside, since the next stage may read each that is there.
     Raises as `points_of`, and UnusableSubmission.
     """
-    tasks = given.get("task_list", [])
-    if len(tasks) != 1 or not isinstance(tasks[0].get("command"), str):
-        remedy = "A map runs one command for each point; take submission.json away."
-        raise UnusableSubmission("task_list", "one task with a command", len(tasks), remedy)
+    command = _command(given)
     every = points_of(root, state, stage, anew=True)
     file = content_of(root, state, stage, anew=True)
     basis = _basis(root, stage, given, inputs)
@@ -86,7 +83,7 @@ def assigned(
         if point.key in todo
     )
     files = {
-        "command.sh": f"{tasks[0]['command']}\n",
+        "command.sh": f"{command}\n",
         "outputs": "".join(f"{path}\n" for path in what.outputs),
         "worker.sh": "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)),
         "list": "".join(lines),
@@ -107,6 +104,14 @@ def assigned(
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
     return _sending(given, attempt, workers, origin_of(stage, basis))
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    tasks = given.get("task_list", [])
+    if len(tasks) != 1 or not isinstance(tasks[0].get("command"), str):
+        remedy = "A map runs one command for each point; take submission.json away."
+        raise UnusableSubmission("task_list", "one task with a command", len(tasks), remedy)
+    return str(tasks[0]["command"])
 
 
 def _basis(root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[Input]) -> str:

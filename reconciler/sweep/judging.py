@@ -67,8 +67,8 @@ def _settle(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
     # What a worker reads is as the submission, whose digest the log has, names it.
     sums = dict.fromkeys(_SUM.findall(json.dumps(own)))
     texts = ((digest, plain.content(tasks / name) or b"") for digest, name in sums)
-    vouched = bool(sums) and all(sha256(text).hexdigest() == digest for digest, text in texts)
-    if not found or not vouched:
+    vouched = all(sha256(text).hexdigest() == digest for digest, text in texts)
+    if not (found and sums and vouched):
         return
     environ = {**os.environ, **own["resources"]["envs"]}
     for task, place in found:

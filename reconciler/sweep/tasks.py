@@ -313,7 +313,7 @@ def _counting(
 ) -> tuple[list[tuple[Recorded, AttemptPaths]], str]:
     """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
-    With them what they are of, as `origin_of` spells it. None where all is to be computed again.
+    With them what they are of, as `origin_of` spells it. None if all is to be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return [], ""
