@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
@@ -102,22 +101,6 @@ class JobRunner(Protocol):
 
     def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
         """Return what is known of the submission, from the attempt's files alone."""
-
-
-def late_runner() -> JobRunner:
-    """Return the runner through DPDispatcher, whose modules no command loads in vain."""
-    return cast("JobRunner", _Late())
-
-
-class _Late:
-    @cached_property
-    def runner(self) -> JobRunner:
-        from reconciler.dpdispatcher.runner import DPDispatcherRunner
-
-        return DPDispatcherRunner()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.runner, name)
 
 
 #: Seconds for which a look at the loop's lock may hold it.

@@ -17,8 +17,8 @@ from cli.frame.writes import events_of, foreseen, tell, write
 from cli.terminal.output import Output, print_statement, say
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
-from lifecycle.payload.shape import payload_of
 from lifecycle.rules.amendments import of_proposal
+from lifecycle.rules.flat import payload_of
 from lifecycle.rules.impact import foresee, impact_of
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status

@@ -124,9 +124,8 @@ def rehydrate(
 ) -> None:
     """After a lost session: fold, look, repair, and say what to do next."""
     from cli.terminal.briefing import SCREEN, text
-    from reconciler.briefing.briefing import Briefing
+    from reconciler.briefing.briefing import Briefing, fitted, tokens
     from reconciler.briefing.rehydrate import rehydrate as bring_back
-    from reconciler.briefing.shorten import fitted, tokens
 
     def rendered(briefing: Briefing) -> str:
         return output.rendered(

@@ -107,8 +107,7 @@ def serve(
     rapid_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
 ) -> None:
     """Be the runner: WORDs are the command line of a loop."""
-    from reconciler.loop.autonomy import Limits, Runner
-    from reconciler.loop.detached import record
+    from reconciler.loop.detached import Limits, Runner, record
     from reconciler.loop.ending import interruptible, patience
 
     limits = Limits(max_sessions, session_seconds, between, rapid, rapid_seconds)

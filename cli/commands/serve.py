@@ -169,7 +169,7 @@ _COMMANDS = {
     "eventstore": "engine intake sqlite.store sqlite.connection",
     "lifecycle": "payload.stage plan.advice",
     "projections": "files.report files.schemas machines.description",
-    "reconciler": "briefing.rehydrate briefing.shorten context sweep.table",
+    "reconciler": "briefing.briefing briefing.rehydrate context sweep.table",
     "service": "documents.strict_yaml files.foreign_changes machines.inspection "
     "proofs.witness writing.workflow_service",
 }

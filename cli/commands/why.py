@@ -83,7 +83,7 @@ def _fitted(output: Output, brief: int | None, state: Workflow, form: Sized) -> 
             is_brief=brief is not None,
         )
         if brief is not None:
-            from reconciler.briefing.shorten import tokens
+            from reconciler.briefing.briefing import tokens
 
             if tokens(shown) <= brief:
                 break

@@ -176,7 +176,7 @@ def print_newest(
 
     ``told``: what makes of a record what programs are shown, and the line for people.
     """
-    from reconciler.briefing.shorten import TOKEN, tokens
+    from reconciler.briefing.briefing import TOKEN, tokens
 
     every, room, shown = list(records), budget * TOKEN, deque[Any]()
     short, text = told

@@ -12,8 +12,9 @@ from lifecycle.rules.impact import foresee, impact_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from pages.shelf import Sight
 from projections.words.account import Seen
-from reconciler.context import Jobs, late_runner
+from reconciler.context import Jobs
 from reconciler.control.job_output import saying
+from reconciler.dpdispatcher.late_runner import late_runner
 from reconciler.errors import ReconcilerError
 from reconciler.files.freshness import look
 from service.errors import ServiceError

@@ -265,7 +265,8 @@ def tell_of_password(url: str | None) -> None:
 def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
     from cli.terminal.talk import Talk
-    from reconciler.context import Jobs, late_runner
+    from reconciler.context import Jobs
+    from reconciler.dpdispatcher.late_runner import late_runner
 
     with writing(context, dry_run) as (service, output):
         talk = Talk(settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW))

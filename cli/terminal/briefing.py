@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cli.terminal.output import Output
-from reconciler.briefing.contradictions import shortened
+from reconciler.briefing.briefing import shortened
 
 if TYPE_CHECKING:
     from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefVerdict

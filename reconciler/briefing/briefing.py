@@ -1,31 +1,53 @@
 """What somebody who knows nothing needs to go on: plain values, without the time of day.
 
-The same log and the same disk give the same briefing: every time in it was recorded.
+The same log and the same disk give the same briefing: every time in it was recorded. It is told in
+fewer words until it fits, and what helps least goes first. Whatever is cut, the purpose, the first
+next command with its reason, every attempt in flight, every pending decision and every
+contradiction stay named.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
 
-from lifecycle.state.conditions import budget_of
-from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import is_due
-from projections.words.amendments import summary
-from projections.words.came_about import Item, counts_of, line_of
 from projections.words.text import NextAction
-from reconciler.briefing.contradictions import BriefPart, Contradiction, in_json
 from service.questions.meanwhile import Happened
 
-#: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
-_WAIT = "wait"
+_NUMBERED = re.compile(r"(.*-)([1-9][0-9]*)")
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Return names in one line: those with a number under their prefix, as ranges.
+
+    A name without a number stands as it is; groups are parted by a space.
+    """
+    groups: dict[str, list[int]] = {}
+    plain: list[str] = []
+    for name in dict.fromkeys(names):
+        found = _NUMBERED.fullmatch(name)
+        if found is None:
+            plain.append(name)
+        else:
+            groups.setdefault(found[1], []).append(int(found[2]))
+    return " ".join([*(f"{key}{_ranges(numbers)}" for key, numbers in groups.items()), *plain])
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    spelled = {0: "{0}", 1: "{0},{1}"}
+    return ",".join(spelled.get(run[1] - run[0], "{0}..{1}").format(*run) for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
-class BriefVerdict(BriefPart):
+class BriefVerdict:
     """A verdict and the stages whose attempts of this id it was said of."""
 
     stages: tuple[str, ...]
@@ -40,7 +62,7 @@ class BriefVerdict(BriefPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Repair(BriefPart):
+class Repair:
     """What was recorded or started again, and for which stages."""
 
     stages: tuple[str, ...]
@@ -48,8 +70,8 @@ class Repair(BriefPart):
 
 
 @dataclass(frozen=True, slots=True)
-class BriefWaiting(BriefPart):
-    """What waits for a person: ``kind`` is amendment, drift, judgement, stop, failure or launch."""
+class BriefItem:
+    """Things of one kind, stages or files, that do not fit or that wait for a person."""
 
     kind: str
     subjects: tuple[str, ...]
@@ -57,7 +79,7 @@ class BriefWaiting(BriefPart):
 
 
 @dataclass(frozen=True, slots=True)
-class BriefCriteria(BriefPart):
+class BriefCriteria:
     """By which words a stage that is under way, failed or due is judged; how far its tasks are."""
 
     stage: str
@@ -83,9 +105,9 @@ class Briefing:
     since: Happened | None
     meanwhile: tuple[Happened, ...]
     found: tuple[BriefVerdict, ...]
-    contradictions: tuple[Contradiction, ...]
+    contradictions: tuple[BriefItem, ...]
     repaired: tuple[Repair, ...]
-    waiting: tuple[BriefWaiting, ...]
+    waiting: tuple[BriefItem, ...]
     actions: tuple[NextAction, ...]
     judged: tuple[BriefCriteria, ...] = ()
     decided: str | None = None
@@ -94,73 +116,160 @@ class Briefing:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the next actions stand beside them."""
-        told = {name: in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
+        told = {name: _in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
         return {**told, "stages": list(self.stages)}
 
 
-def counts(state: Workflow) -> dict[str, int]:
-    """Return how many stages stand where, in the order of the array."""
-    return dict(Counter(stage.status.value for stage in state.stages.values()))
+def _in_json(value: Any) -> Any:
+    """Return a part of a briefing as plain JSON values: stages and subjects in one line."""
+    if isinstance(value, tuple):
+        return [_in_json(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    in_line = ("stages", "subjects")
+    return {n: shortened(v) if n in in_line else _in_json(v) for n, v in given.items()}
 
 
-def session_of(state: Workflow) -> dict[str, Any]:
-    """Return the newest session; open without an end it may have died."""
-    session = state.session
-    return {
-        "number": session.count,
-        "started_at": session.id,
-        "cost": session.cost,
-        "budget": budget_of(state),
-        "exit_reason": session.exit_reason,
-        "open": session.is_open,
+#: Bytes of UTF-8 that are counted as one token.
+TOKEN = 4
+
+Cut = Callable[[Briefing], Briefing]
+T = TypeVar("T")
+
+
+def tokens(text: str) -> int:
+    """Return how many tokens a text is counted as: a quarter of its bytes in UTF-8."""
+    return -(-len(text.encode()) // TOKEN)
+
+
+def fitted(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
+    """Return the fullest form that fits, the shortest where none does."""
+    shown = shorter = full
+    for cut in _CUTS:
+        if fits(shown):
+            break
+        shorter = cut(shorter)
+        shown = replace(shorter, left_out=tuple(_left_out(full, shorter)))
+    return shown
+
+
+def _left_out(full: Briefing, short: Briefing) -> Iterator[str]:
+    def fewer(name: str) -> int:
+        return len(getattr(full, name)) - len(getattr(short, name))
+
+    def lost(has: Callable[[Briefing], bool]) -> bool:
+        return has(full) and not has(short)
+
+    repairs = sum(len(repair.stages) for repair in full.repaired)
+    parts = {
+        f"{fewer('meanwhile')} events": fewer("meanwhile") > 0,
+        "the list of stages": fewer("stages") > 0,
+        "evidence": lost(lambda one: any(found.evidence for found in one.found)),
+        "reasons": lost(_has_reasons),
+        "criteria": lost(lambda one: bool(one.judged)),
+        f"{repairs} repairs": lost(lambda one: bool(one.repaired)),
+        f"{fewer('actions')} next commands": fewer("actions") > 0,
     }
+    return (words for words, holds in parts.items() if holds)
 
 
-def judged_of(state: Workflow) -> Iterator[BriefCriteria]:
-    """Yield by which words the stages are judged that are under way, failed or due."""
-    for stage in state.stages.values():
-        if stage.status not in (*ACTIVE, Status.FAILED) and not is_due(state, stage):
-            continue
-        seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
-        tasks = line_of(counts_of(seen)) if seen is not None else ""
-        if stage.success_criteria or tasks:
-            yield BriefCriteria(stage.id, stage.success_criteria or "", tasks)
+def _has_reasons(briefing: Briefing) -> bool:
+    return any([one.reason for one in briefing.found] + [one.text for one in briefing.waiting])
 
 
-def decision_of(state: Workflow) -> str | None:
-    """Return the last decision of a person on an amendment or on the plan, in words."""
-    decided = [one for one in state.amendments.values() if one.decided_at is not None]
-    if not decided:
-        return None
-    last = max(decided, key=lambda one: str(one.decided_at))
-    by = f" by {last.approved_by}" if last.approved_by else ""
-    return f"{last.id} {last.status}{by}: {summary(last)}"
+def _without(**empty: Any) -> Cut:
+    return lambda briefing: replace(briefing, **empty)
 
 
-def under_way(stage: Stage) -> BriefVerdict | None:
-    """Return the stage's open attempt as the log alone knows it."""
-    attempt = stage.open_attempt
-    if attempt is None or stage.status not in (Status.PREPARING, Status.RUNNING):
-        return None
-    name = attempt.verdict or ("LAUNCHED" if attempt.launched_at else "STARTED")
-    action = attempt.action or _WAIT
-    reason = attempt.reason or "as the log has it"
-    return BriefVerdict((stage.id,), attempt.id, name, action, attempt.row, reason)
+def _newest(count: int) -> Cut:
+    return lambda one: replace(one, meanwhile=one.meanwhile[max(0, len(one.meanwhile) - count) :])
 
 
-def waiting_of(items: Iterable[Item]) -> list[BriefWaiting]:
-    """Return what of an account waits for a person, decisions first."""
-    return [
-        BriefWaiting(one.kind, (one.subject,), one.text)
-        for one in items
-        if one.person and not _is_unfit(one)
-    ]
+def _actions(count: int) -> Cut:
+    return lambda briefing: replace(briefing, actions=briefing.actions[:count])
 
 
-def contradictions_of(items: Iterable[Item]) -> list[Contradiction]:
-    """Return what of an account does not fit what was recorded: results, and what rests on them."""
-    return [Contradiction(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one)]
+def _with(thing: T, **values: Any) -> T:
+    return cast("T", replace(cast("Any", thing), **values))
 
 
-def _is_unfit(one: Item) -> bool:
-    return one.is_of_files and one.kind != "drift"
+def _of_each(things: Iterable[T], **values: Any) -> tuple[T, ...]:
+    return tuple(_with(thing, **values) for thing in things)
+
+
+def _without_evidence(briefing: Briefing) -> Briefing:
+    return _grouped(replace(briefing, found=_of_each(briefing.found, evidence=(), ended_at=None)))
+
+
+def _grouped(briefing: Briefing) -> Briefing:
+    """Say once what is the same of several."""
+    return replace(
+        briefing,
+        found=_joined(briefing.found, "stages"),
+        contradictions=_joined(briefing.contradictions, "subjects"),
+        repaired=_joined(briefing.repaired, "stages"),
+        waiting=_joined(briefing.waiting, "subjects"),
+    )
+
+
+def _joined(things: Iterable[T], of: str) -> tuple[T, ...]:
+    """Return those that differ in nothing but what they are said of as one."""
+    groups: dict[T, list[str]] = {}
+    for thing in things:
+        groups.setdefault(_with(thing, **{of: ()}), []).extend(getattr(thing, of))
+    return tuple(_with(thing, **{of: tuple(names)}) for thing, names in groups.items())
+
+
+def _clipped(length: int) -> Cut:
+    def clipped(thing: T, name: str = "text") -> T:
+        return thing and _with(thing, **{name: _clip(getattr(thing, name), length)})
+
+    return lambda full: _grouped(
+        replace(
+            full,
+            purpose=_clip(full.purpose or "", 2 * length) or None,
+            since=clipped(full.since),
+            meanwhile=tuple(map(clipped, full.meanwhile)),
+            waiting=tuple(map(clipped, full.waiting)),
+            judged=tuple(clipped(one, "criteria") for one in full.judged),
+            decided=_clip(full.decided or "", length) or None,
+            noted=clipped(full.noted),
+        )
+    )
+
+
+def _clip(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _without_reasons(briefing: Briefing) -> Briefing:
+    return _grouped(
+        replace(
+            briefing,
+            found=_of_each(briefing.found, reason=None, row=None, steps=()),
+            waiting=_of_each(briefing.waiting, text=""),
+            contradictions=_of_each(briefing.contradictions, text=""),
+        )
+    )
+
+
+#: Each on what the one before it left; what helps least to go on is cut first.
+_CUTS: tuple[Cut, ...] = (
+    _without(stages=()),
+    _newest(20),
+    _actions(10),
+    _grouped,
+    _newest(8),
+    _without_evidence,
+    _newest(3),
+    _clipped(120),
+    _newest(0),
+    _actions(3),
+    _without(repaired=()),
+    _without(since=None, session={}, decided=None, noted=None),
+    _clipped(60),
+    _without(judged=()),
+    _actions(1),
+    _without_reasons,
+)

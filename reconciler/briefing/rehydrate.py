@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lifecycle.payload import models as p
-from lifecycle.state.status import Status
+from lifecycle.state.conditions import budget_of
+from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import GO_ON, Surroundings, next_actions, session_bar
+from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar
 from projections.words.account import account
+from projections.words.amendments import summary
+from projections.words.came_about import Item, counts_of, line_of
 from projections.words.text import NextAction
-from reconciler.briefing.briefing import (
-    Briefing,
-    BriefVerdict,
-    Repair,
-    contradictions_of,
-    counts,
-    decision_of,
-    judged_of,
-    session_of,
-    under_way,
-    waiting_of,
-)
-from reconciler.briefing.contradictions import Contradiction
+from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
 from service.files.inspection import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note
@@ -34,7 +26,10 @@ if TYPE_CHECKING:
     from reconciler.control.strangers import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
+#: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
+_WAIT = "wait"
 _DIED = "record that its preparation died with its session"
+_ALONE = Surroundings()
 
 
 def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
@@ -65,9 +60,6 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     return replace(briefing, noted=last_note(jobs.service.log, known))
 
 
-_ALONE = Surroundings()
-
-
 def briefing_of(
     before: Workflow,
     state: Workflow,
@@ -81,30 +73,70 @@ def briefing_of(
     ``before`` and ``state`` are those around the repairs, ``died`` the stages whose preparation
     died, ``history`` the last act before and what followed it, ``around`` what no log tells.
     """
-    items = account(state, around.seen)
-    found, denied, repaired = _of_findings(findings) if findings else ((), (), ())
+    items, session, stages = account(state, around.seen), state.session, state.stages.values()
+    found, denied, repaired = list[BriefVerdict](), list[BriefItem](), list[Repair]()
+    if findings:
+        from reconciler.briefing import findings_told
+
+        found = [findings_told.found_of(one) for one in findings]
+        denied = [item for one in findings for item in findings_told.contradictions(one)]
+        repaired = [done for one in findings for done in findings_told.repairs(one)]
+    denied += (BriefItem(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one))
+    waits = (one for one in items if one.person and not _is_unfit(one))
     return Briefing(
         workflow=state.id,
         purpose=state.purpose,
         status=state.workflow_status or "active",
         version=state.head,
         last_recorded=before.updated,
-        counts=counts(state),
-        session=session_of(state),
+        counts=dict(Counter(stage.status.value for stage in stages)),
+        session={  # open without an end it may have died
+            "number": session.count,
+            "started_at": session.id,
+            "cost": session.cost,
+            "budget": budget_of(state),
+            "exit_reason": session.exit_reason,
+            "open": session.is_open,
+        },
         stages=tuple(
             {"id": one.id, "name": one.name, "status": one.status.value, "last_error": one.error}
-            for one in state.stages.values()
+            for one in stages
         ),
         since=history[0] if history else None,
         meanwhile=tuple(history[1:]),
         found=(*found, *_others(state, findings)),
-        contradictions=(*denied, *contradictions_of(items)),
+        contradictions=tuple(denied),
         repaired=(*repaired, *(Repair((id_,), _DIED) for id_ in died)),
-        waiting=tuple(waiting_of(items)),
+        waiting=tuple(BriefItem(one.kind, (one.subject,), one.text) for one in waits),
         actions=tuple(_actions(state, around)),
-        judged=tuple(judged_of(state)),
-        decided=decision_of(state),
+        judged=tuple(_judged(state)),
+        decided=_decision(state),
     )
+
+
+def _is_unfit(one: Item) -> bool:
+    """Whether it does not fit what was recorded: a result, and what rests on it."""
+    return one.is_of_files and one.kind != "drift"
+
+
+def _judged(state: Workflow) -> Iterator[BriefCriteria]:
+    for stage in state.stages.values():
+        if stage.status not in (*ACTIVE, Status.FAILED) and not is_due(state, stage):
+            continue
+        seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
+        tasks = line_of(counts_of(seen)) if seen is not None else ""
+        if stage.success_criteria or tasks:
+            yield BriefCriteria(stage.id, stage.success_criteria or "", tasks)
+
+
+def _decision(state: Workflow) -> str | None:
+    """Return the last decision of a person on an amendment or on the plan, in words."""
+    decided = [one for one in state.amendments.values() if one.decided_at is not None]
+    if not decided:
+        return None
+    last = max(decided, key=lambda one: str(one.decided_at))
+    by = f" by {last.approved_by}" if last.approved_by else ""
+    return f"{last.id} {last.status}{by}: {summary(last)}"
 
 
 def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptFinding]:
@@ -124,28 +156,25 @@ def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptF
     return reconcile(jobs, dry_run=dry_run)
 
 
-def _of_findings(
-    findings: Sequence[AttemptFinding],
-) -> tuple[Iterable[BriefVerdict], Iterable[Contradiction], Iterable[Repair]]:
-    from reconciler.briefing.contradictions import of_evidence
-    from reconciler.briefing.findings_told import found_of, repairs
-
-    denied = (one for each in findings for one in of_evidence(each.stage, each.evidence))
-    return map(found_of, findings), denied, repairs(findings)
-
-
 def _died(state: Workflow, id_: str) -> bool:
     stage = state.stages[id_]
     return stage.status is Status.PREPARING and stage.open_attempt is None
 
 
 def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[BriefVerdict]:
-    """Yield attempts under way that were not looked at: started or settled by others meanwhile."""
+    """Yield attempts under way, as the log alone knows them, that were not looked at.
+
+    Others started or settled them meanwhile.
+    """
     seen = {(finding.stage, finding.attempt) for finding in findings}
     for stage in state.stages.values():
-        found = under_way(stage)
-        if found is not None and (stage.id, found.attempt) not in seen:
-            yield found
+        one = stage.open_attempt
+        under_way = stage.status in (Status.PREPARING, Status.RUNNING)
+        if one is None or not under_way or (stage.id, one.id) in seen:
+            continue
+        name = one.verdict or ("LAUNCHED" if one.launched_at else "STARTED")
+        reason = one.reason or "as the log has it"
+        yield BriefVerdict((stage.id,), one.id, name, one.action or _WAIT, one.row, reason)
 
 
 def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:

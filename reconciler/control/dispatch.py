@@ -65,14 +65,22 @@ def dispatch(
     """
     state = jobs.service.state()
     stage = state.stage(id_)
-    _check_outputs(jobs, stage)
+    for path in stage.outputs:
+        # What lies there is moved for a rerun. The rules let none in, but a log may be anybody's.
+        try:
+            below(jobs.root, str(PurePosixPath(path)))
+        except OutsideRoot as error:
+            raise UnusablePath(id_, "outputs", path, "a path below the root") from error
     if diagnostic and is_sweep(stage.parameters):
         raise NoDiagnosticRun(id_)
-    mode = _mode(jobs, sync)
+    mode = Mode.SYNC if sync else Mode.TMUX
+    if not sync and not processes.is_installed(os.environ):
+        jobs.say(processes.MISSING)
+        mode = Mode.SETSID
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
     options = replace(options, content=content)
     if options.dry_run:
-        asked = _asked(jobs, state, stage, mode, diagnostic)
+        asked = _asked_for(jobs, state, stage, mode, diagnostic)
         outcome = jobs.service.handle(asked, options=options)
         check_results(jobs.root, state, stage)
         _check(jobs, state, stage, diagnostic)
@@ -83,18 +91,6 @@ def dispatch(
         return _dispatch(jobs, id_, mode, options, diagnostic)
 
 
-def _check_outputs(jobs: Jobs, stage: Stage) -> None:
-    """Raise UnusablePath for outputs outside of the root: what lies there is moved for a rerun.
-
-    The rules let none in, but a log may be anybody's.
-    """
-    for path in stage.outputs:
-        try:
-            below(jobs.root, str(PurePosixPath(path)))
-        except OutsideRoot as error:
-            raise UnusablePath(stage.id, "outputs", path, "a path below the root") from error
-
-
 def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool) -> Outcome:
     first = jobs.service.first_answer(options)
     if first is not None:
@@ -103,21 +99,19 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     stage = state.stage(id_)
     if at_work := take_up(jobs, state, stage, options):
         return at_work
-    asked = _asked(jobs, state, stage, mode, diagnostic)
+    asked = _asked_for(jobs, state, stage, mode, diagnostic)
     jobs.service.rehearse(asked)
     check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
     check_strangers(jobs, state, stage)
     if is_sweep(stage.parameters):
-        from reconciler.sweep.judging import close, unclosed  # only where a stage has tasks
+        from reconciler.sweep.judging import close, unclosed  # only if a stage has tasks
 
         for ended in unclosed(jobs.root, state, stage):
-            jobs.record(close(jobs.root, state, state.stage(id_), ended, stopped=True))
-            state = jobs.service.state()
+            state = jobs.record(close(state, state.stage(id_), ended, stopped=True)).state
     stage = state.stage(id_)
-    previous = stage.attempt.name if stage.attempt else None
-    kept = make_room(jobs, state, stage, previous)
-    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    kept = make_room(jobs, state, stage)
+    attempt = next_attempt(jobs, state, stage, diagnostic)
     try:
         command = prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
     except NeedsConsent as refusal:
@@ -127,14 +121,13 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     jobs.tell(outcome)
     if kept:
         jobs.record(p.NoteLogged(stage=id_, text=f"outputs kept as {stage.keep_as}"))
-    clear_way(jobs, stage, attempt, previous)
     recorded = replace(attempt, sha256=command.submission_sha256)
     check_recorded(recorded)
-    launch(jobs, recorded, mode)
+    launch(jobs, stage, recorded, mode)
     return outcome
 
 
-def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -> bool:
+def make_room(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
     """Keep what an amendment made stale, before anything new is written in its place.
 
     Returns whether there is a kept folder now that the log has not told of.
@@ -144,46 +137,30 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -
     left = [p for p in stage.left_in_place if not any(fnmatchcase(p, name) for name in read)]
     left += stage.outputs
     if stage.keeps_tasks:
-        from reconciler.sweep import points
+        from reconciler.sweep import tasks
 
-        kept = points.keep(jobs.root, state, stage)
+        kept = tasks.keep(jobs.root, state, stage)
     else:
         left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
         kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
     prepared = f"{stage.id}/{PREPARED}"
     anew = stage.regenerate and stage.parameters.get("command")
+    previous = stage.attempt.name if stage.attempt else None
     if anew and set_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
     return kept
 
 
-def clear_way(jobs: Jobs, stage: Stage, attempt: AttemptPaths, previous: str | None) -> None:
-    """Put aside what earlier attempts wrote where a new one writes, but for what that one reads."""
-    read = set(forward(attempt))
-    tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
-    left = [path for path in stage.left_in_place if path not in read]
-    paths = list(dict.fromkeys([*stage.outputs, *tables, *left]))
-    clear_stale(jobs.root, stage.id, paths, previous)
+def next_attempt(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> AttemptPaths:
+    """Return where the next attempt of the stage is to keep its files."""
+    return jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}", diagnostic=diagnostic)
 
 
-def _mode(jobs: Jobs, sync: bool) -> Mode:
-    if sync:
-        return Mode.SYNC
-    if processes.is_installed(os.environ):
-        return Mode.TMUX
-    jobs.say(processes.MISSING)
-    return Mode.SETSID
-
-
-def _next_id(stage: Stage) -> str:
-    return f"att-{len(stage.attempts) + 1:04d}"
-
-
-def _asked(
+def _asked_for(
     jobs: Jobs, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
 ) -> p.AttemptStarted:
     """Return the command as far as it is known before anything is prepared."""
-    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    attempt = next_attempt(jobs, state, stage, diagnostic)
     return begun(attempt, mode, submission_sha256="0" * 64, diagnostic=diagnostic)
 
 
@@ -239,19 +216,28 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     check_pinned(jobs, state, stage.id)
     check_inputs(jobs.root, needed_by(state, stage))
     if is_sweep(stage.parameters):
-        from reconciler.sweep.points import points_of
+        from reconciler.sweep.tasks import points_of
 
         points_of(jobs.root, state, stage, anew=True)
     given = submission_of(jobs.root, state, stage, anew=stage.regenerate)
-    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    attempt = next_attempt(jobs, state, stage, diagnostic)
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
 
 
-def launch(jobs: Jobs, attempt: AttemptPaths, mode: Mode, *, known: bool = False) -> None:
+def launch(
+    jobs: Jobs, stage: Stage, attempt: AttemptPaths, mode: Mode, *, known: bool = False
+) -> None:
     """Start a monitor of an attempt and record that it was launched.
 
-    ``known`` says that it was launched and recorded before: then its new jobs are recorded alone.
+    What earlier attempts wrote where it writes is put aside, but for what it reads. ``known`` says
+    that it was launched and recorded before: then its new jobs are recorded alone.
     """
+    read = set(forward(attempt))
+    tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
+    left = [path for path in stage.left_in_place if path not in read]
+    earlier = [one.name for one in stage.attempts if one.id != attempt.id]
+    paths = list(dict.fromkeys([*stage.outputs, *tables, *left]))
+    clear_stale(jobs.root, stage.id, paths, earlier[-1] if earlier else None)
     mode, facts, waited = attach(jobs, attempt, mode), jobs.runner.facts(attempt), 0.0
     while not facts.job_ids and waited < _FACTS_WITHIN:
         over = jobs.runner.wait(attempt, timeout=0.1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +17,7 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths
 from reconciler.context import Jobs
-from reconciler.control.strangers import look
+from reconciler.control.strangers import look, may_compute
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import ask
 from reconciler.records import traces
@@ -31,8 +30,6 @@ _BLOCK = 1 << 16
 _GLANCE, _FAR_GLANCE, _LOOK = 0.1, 2.0, 5.0
 #: What may follow where an attempt is only recorded: it is just being launched.
 _LAUNCHED_WITHIN = 30.0
-#: What says that something of an attempt is at work, or may be.
-_AT_WORK = frozenset({Action.WAIT, Action.ATTACH, Action.UNKNOWN})
 
 
 class Said(NamedTuple):
@@ -51,29 +48,22 @@ class Mouth:
     offset: int = 0
     opened: BinaryIO | None = None
 
-    def place(self) -> Path | None:
-        """Return where the file lies on this machine now, None where it does not."""
-        return next((place for place in self.places() if place.is_file()), None)
-
-    def new(self) -> Iterator[Said]:
-        """Yield what this machine has of it and was not read yet.
+    def new(self, last: int | None) -> Iterator[Said]:
+        """Yield what this machine has of it and was not read yet, or its ``last`` lines.
 
         A file that is open is read on wherever it was moved meanwhile.
         """
-        if self.opened is None and (place := self.place()) is not None:
-            self.opened = place.open("rb")
+        if self.opened is None:
+            place = next((place for place in self.places() if place.is_file()), None)
+            self.opened = None if place is None else place.open("rb")
+        if self.opened is not None and last is not None:
+            self.offset = _start_of_last(self.opened, last)
         while self.opened is not None:
             self.opened.seek(self.offset)
             if not (block := self.opened.read(_BLOCK)):
                 return
             self.offset += len(block)
             yield Said(self.path, block)
-
-    def skip_to_last(self, lines: int) -> None:
-        """Leave out all but the last lines of what is on this machine."""
-        if (place := self.place()) is not None:
-            with place.open("rb") as stream:
-                self.offset = _start_of_last(stream, lines)
 
 
 @dataclass(slots=True)
@@ -92,29 +82,22 @@ class Saying:
     def new(self) -> Iterator[Said]:
         """Yield what was said since the last call; raises MachineUnreachable."""
         lines, self.last = self.last, None
-        there = self._from_there(lines) if self.is_far else {}
+        there: dict[str, tuple[bytes, int]] = {}
+        if self.is_far:
+            wanted = {mouth.path: mouth.offset for mouth in self.mouths}
+            there, self.ended_there = ask.said(self.attempt, wanted, lines)
         for mouth in self.mouths:
-            content = there.get(mouth.path)
-            if content is not None:
+            if mouth.path in there:
+                content, mouth.offset = there[mouth.path]
                 yield Said(mouth.path, content)
-                continue
-            if lines is not None:
-                mouth.skip_to_last(lines)
-            yield from mouth.new()
+            else:
+                yield from mouth.new(lines)
 
     def close(self) -> None:
         """Close the files that are read."""
         for mouth in self.mouths:
             if mouth.opened is not None:
                 mouth.opened.close()
-
-    def _from_there(self, lines: int | None) -> dict[str, bytes]:
-        wanted = {mouth.path: mouth.offset for mouth in self.mouths}
-        found, self.ended_there = ask.said(self.attempt, wanted, lines)
-        for mouth in self.mouths:
-            if mouth.path in found:
-                mouth.offset = found[mouth.path][1]
-        return {path: content for path, (content, _) in found.items()}
 
     def is_ended(self) -> bool:
         """Whether each job that was submitted has written down its end."""
@@ -137,11 +120,11 @@ def saying(
     kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
     places = [] if attempt.folder.exists() else [place.parents[1] for place in kept]
     home = places[0] if places else attempt.stage_folder
-    later = [one for one in stage.attempts if one.id > id_]
     taken_over = any(one.taken_over for one in stage.attempts if one.id == id_)
-    in_place = attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
-    for one in later:
-        in_place = in_place and not (home / ATTEMPTS / one.name / LAUNCH_RECORD).exists()
+    later = (home / ATTEMPTS / one.name for one in stage.attempts if one.id > id_)
+    in_place = (
+        attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
+    ) and not any((folder / LAUNCH_RECORD).exists() for folder in later)
     paths = _paths(attempt, err=err)
     mouths = [Mouth(path, partial(_places, attempt, home, path, in_place)) for path in paths]
     is_open = stage.open_attempt is not None and stage.open_attempt.id == id_
@@ -215,10 +198,7 @@ def _goes_on(jobs: Jobs, id_: str, heard: Saying, began: float) -> bool:
     found = look(jobs, state, stage).verdict
     if found.action is Action.LAUNCH:
         return time.monotonic() - began < _LAUNCHED_WITHIN
-    return found.action in _AT_WORK and found.name not in (
-        Name.FINISHED_NOT_COLLECTED,
-        Name.ELSEWHERE,
-    )
+    return may_compute(found) and found.name != Name.ELSEWHERE
 
 
 #: Characters of a job's last line that are shown.
@@ -246,38 +226,30 @@ class Progress:
 
     def _place(self, state: Workflow, stage: Stage) -> str:
         """Return where its jobs stand among those that wait for Slurm here; or nothing."""
-        ids = set(stage.attempts[-1].job_ids)
-        if not ids or not is_in_slurm(self._jobs, state, stage):
+        newest = stage.attempts[-1]
+        ids, here = set(newest.job_ids), False
+        with suppress(ReconcilerError, OSError):
+            where = machine.of(self._jobs.attempt(state, stage, newest.id)) if ids else None
+            here = where is not None and where.has_slurm and not where.is_far
+        if not here:
             return ""
         if self._asked_at is None or time.monotonic() - self._asked_at > _AGAIN:
-            self._waiting, self._asked_at = queue(), time.monotonic()
+            self._waiting, self._asked_at = _queue(), time.monotonic()
         places = [number for number, id_ in enumerate(self._waiting, 1) if id_ in ids]
         return f"place {min(places)} of {len(self._waiting)} in the queue" if places else ""
 
 
-def is_in_slurm(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
-    """Whether its newest attempt was submitted to the Slurm of this machine."""
-    with suppress(ReconcilerError, OSError):
-        where = machine.of(jobs.attempt(state, stage, stage.attempts[-1].id))
-        return where.has_slurm and not where.is_far
-    return False
-
-
-def queue() -> list[str]:
+def _queue() -> list[str]:
     """Return the ids of the jobs that wait, the first to run first; nothing without an answer."""
-    if shutil.which(_WAITING[0]) is None:
-        return []
-    try:
-        asked = subprocess.run(
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(
             _WAITING, capture_output=True, text=True, timeout=_PATIENCE, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return asked.stdout.split()
+        ).stdout.split()
+    return []
 
 
 def last_words(jobs: Jobs, state: Workflow, stage: Stage) -> str:
-    """Return the last line that its jobs printed; nothing where they run elsewhere or are mute."""
+    """Return the last line that its jobs printed; nothing if they run elsewhere or are mute."""
 
     with suppress(ReconcilerError, OSError):
         with closing(saying(jobs, state, stage, stage.attempts[-1].id, err=False, last=1)) as heard:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lifecycle.errors import LifecycleError
@@ -18,9 +17,8 @@ from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.context import Jobs, Mode, SubmissionFacts
-from reconciler.control.commands import following, observed, when
-from reconciler.control.dispatch import attach, clear_way, dispatch, launch, prepare
+from reconciler.context import Jobs, Mode
+from reconciler.control.dispatch import attach, dispatch, launch, launched, next_attempt, prepare
 from reconciler.control.stopping import diagnosis, stop, stop_all
 from reconciler.control.strangers import (
     AttemptFinding,
@@ -36,11 +34,14 @@ from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.files.leftovers import bring_back, left_by
 from reconciler.submission.fields import versions
+from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.table import OF_TASKS, Action, Name, Verdict
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from lifecycle.payload.models import Payload
 
 
@@ -85,8 +86,6 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding
 
 def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
     """Record what was found of stages; return those of which it was."""
-    if not findings:
-        return set()
     if len(findings) <= _TOGETHER:
         asked = [asked for found in findings for asked in _asked(jobs, state, found)]
         # Somebody else may have moved one of them; by itself each shows what is so now.
@@ -94,9 +93,9 @@ def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -
             if asked:
                 jobs.record_each(*asked, known=state)
             return {finding.stage for finding in findings}
-    if len(findings) == 1:
-        return set()
     half = len(findings) // 2
+    if half == 0:
+        return set()
     return _recorded(jobs, state, findings[:half]) | _recorded(jobs, state, findings[half:])
 
 
@@ -121,26 +120,25 @@ def _starts(stage: Stage, finding: AttemptFinding) -> bool:
 
 
 def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
-    """Carry out what is found of an attempt now that nobody else can; None where it is over."""
+    """Carry out what is found of an attempt now that nobody else can; None if it is over."""
     with jobs.sole(finding.stage):
         state = jobs.service.state()
         stage = state.stage(finding.stage)
         if not is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
             return None
         now = look(jobs, state, stage, again=finding.evidence.looked_twice)
+        attempt = newest_attempt(jobs, state, stage)
         try:
             # Results wait, and no monitor would bring them back.
             in_vain = now.evidence.in_vain and now.verdict.name == Name.FINISHED_NOT_COLLECTED
             if now.verdict.action is Action.ATTACH and (now.evidence.moved or in_vain):
-                note_alone(newest_attempt(jobs, state, stage), now.evidence)
-                bring_back(newest_attempt(jobs, state, stage))
+                note_alone(attempt, now.evidence)
+                bring_back(attempt)
                 now = look(jobs, state, stage)
             if is_sweep(stage.parameters) and now.verdict.name in OF_TASKS:
-                from reconciler.sweep import judging  # only where a stage has tasks
+                from reconciler.sweep.judging import close  # only if a stage has tasks
 
-                attempt = newest_attempt(jobs, state, stage)
-                jobs.record(judging.close(jobs.root, state, stage, attempt))
-                state = jobs.service.state()
+                state = jobs.record(close(state, stage, attempt)).state
                 stage = state.stage(stage.id)
                 now = look(jobs, state, stage, again=now.evidence.looked_twice)
             _carry_out(jobs, state, stage, now)
@@ -159,58 +157,15 @@ def _hindered(jobs: Jobs, now: AttemptFinding, error: ReconcilerError | OSError)
 
 
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
-    attempt = jobs.attempt(state, stage, finding.attempt)
-    if finding.verdict.action is Action.ATTACH:
+    attempt, recorded = newest_attempt(jobs, state, stage), stage.attempts[-1]
+    found = finding.verdict
+    if found.action is Action.ATTACH:
         note_alone(attempt, finding.evidence)
     jobs.record_each(*_asked(jobs, state, finding))
-    match finding.verdict.action:
-        case Action.ATTACH | Action.LAUNCH:
-            _relaunch(jobs, stage, attempt, finding.verdict)
-        case Action.LOST if can_recover(stage):
-            _recover(jobs, state, stage)
-
-
-def _asked(
-    jobs: Jobs, state: Workflow, finding: AttemptFinding
-) -> list[tuple[Payload, str | None]]:
-    """Return the commands that a finding leads to, launches aside, each with when it was so."""
-    stage = state.stage(finding.stage)
-    attempt = jobs.attempt(state, stage, finding.attempt)
-    unrecorded = lacks_launch(stage, finding.evidence, finding.verdict)
-    facts = jobs.runner.facts(attempt) if unrecorded else SubmissionFacts()
-    left = _left(state, stage, finding, attempt)
-    if finding.verdict.action is Action.SUCCEEDED:
-        finding = replace(finding, evidence=with_digests(jobs.root, finding.evidence))
-    told = finding.evidence, finding.verdict.name
-    planned = following(
-        stage, finding, facts, attempt, lambda one: diagnosis(state, stage, one, *told), versions
-    )
-    # What was left comes before the end, which may make it the outputs.
-    launch_, rest = planned[: int(unrecorded)], planned[int(unrecorded) :]
-    seen: list[Payload] = []
-    if is_sweep(stage.parameters) and finding.verdict.action in (Action.WAIT, Action.ATTACH):
-        from reconciler.sweep.judging import progress
-
-        # How far the tasks have come.
-        seen += progress(jobs.root, state, stage, attempt)
-    commands = [observed(stage, finding), *launch_, *seen, *left, *rest]
-    return [(command, when(command, finding)) for command in commands]
-
-
-def _left(
-    state: Workflow, stage: Stage, finding: AttemptFinding, attempt: AttemptPaths
-) -> list[Payload]:
-    """Sort out what an attempt that is over has left; return the command that records it."""
-    action = finding.verdict.action
-    if action not in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
-        return []
-    # In the way of the attempt that takes its place it would be moved aside at once.
-    stays = (action is Action.LOST and can_recover(stage)) or stage.attempts[-1].diagnostic
-    return left_by(state, stage, attempt, bring=not stays)
-
-
-def _relaunch(jobs: Jobs, stage: Stage, attempt: AttemptPaths, found: Verdict) -> None:
-    recorded = stage.attempts[-1]
+    if found.action is Action.LOST and can_recover(stage):
+        _recover(jobs, state, stage)
+    if found.action not in (Action.ATTACH, Action.LAUNCH):
+        return
     mode = Mode(recorded.mode)
     jobs.record(
         p.AttemptRelaunched(
@@ -222,19 +177,107 @@ def _relaunch(jobs: Jobs, stage: Stage, attempt: AttemptPaths, found: Verdict) -
         )
     )
     if found.action is Action.LAUNCH:
-        # A crash may have left it out between the record and the launch.
-        earlier = stage.attempts[-2].name if len(stage.attempts) > 1 else None
-        clear_way(jobs, stage, attempt, earlier)
-        launch(jobs, attempt, mode, known=recorded.launched_at is not None)
+        # A crash may have come between the record and the clearing of its way.
+        launch(jobs, stage, attempt, mode, known=recorded.launched_at is not None)
     else:
         attach(jobs, attempt, mode)
+
+
+def _asked(
+    jobs: Jobs, state: Workflow, finding: AttemptFinding
+) -> list[tuple[Payload, str | None]]:
+    """Return the commands that a finding leads to, launches aside, each with when it was so.
+
+    The rules drop those that say nothing new.
+    """
+    stage, found, evidence = state.stage(finding.stage), finding.verdict, finding.evidence
+    attempt, recorded, action = newest_attempt(jobs, state, stage), stage.attempts[-1], found.action
+    news: list[Payload] = []
+    if lacks_launch(stage, evidence, found):
+        launch_ = launched(attempt, Mode(recorded.mode), jobs.runner.facts(attempt))
+        foreign = {"session": recorded.session} if recorded.taken_over else {}
+        news.append(launch_.model_copy(update=foreign))
+    if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
+        # In the way of the attempt that takes its place it would be moved aside at once.
+        stays = (action is Action.LOST and can_recover(stage)) or recorded.diagnostic
+        # What was left comes before the end, which may make it the outputs.
+        news += left_by(state, stage, attempt, bring=not stays)
+    if is_sweep(stage.parameters) and action in (Action.WAIT, Action.ATTACH):
+        from reconciler.sweep.judging import progress
+
+        # How far the tasks have come.
+        news += progress(state, stage, attempt)
+    if action is Action.SUCCEEDED:
+        evidence = with_digests(jobs.root, evidence)
+    seen = p.AttemptObserved(
+        stage=stage.id,
+        attempt=finding.attempt,
+        row=found.row,
+        verdict=found.name,
+        action=action.value,
+        reason=found.reason,
+        evidence=evidence.to_dict(),
+    )
+    ends = _ends(state, stage, attempt, replace(finding, evidence=evidence))
+    # A computation's end by its own record; one from the future, of a clock that is ahead, is now.
+    ended = found.occurred_at and min(found.occurred_at, evidence.observed_at)
+    return [*((one, None) for one in (seen, *news)), *((one, ended) for one in ends)]
+
+
+def _ends(
+    state: Workflow, stage: Stage, attempt: AttemptPaths, finding: AttemptFinding
+) -> Iterator[p.StageComputed | p.StageFailed]:
+    """Yield the end of an attempt that is over and that no other follows."""
+    recorded, found, evidence = stage.attempts[-1], finding.verdict, finding.evidence
+
+    def failed(*circumstances: str) -> p.StageFailed:
+        diagnosed = diagnosis(state, stage, attempt, evidence, found.name)
+        return stage_failure(stage.id, recorded.id, diagnosed, *circumstances)
+
+    if found.action is Action.SUCCEEDED and recorded.diagnostic:
+        yield failed("a diagnostic run")
+    elif found.action is Action.SUCCEEDED:
+        ids: list[JsonValue] = [job.id for job in evidence.jobs if job.id]
+        known: dict[str, JsonValue] = {"job_ids": ids, "environment": {**versions(attempt)}}
+        of_tasks = found.name == Name.TASKS_DONE
+        yield p.StageComputed(
+            stage=stage.id,
+            attempt=recorded.id,
+            exit_code=0,
+            detail=f"{recorded.id}: {found.reason}" if of_tasks else f"{recorded.id}, exit 0",
+            facts={name: value for name, value in known.items() if value},
+        )
+    elif found.action is Action.FAILED:
+        # Of a command that failed its own exit code and words say more than that it did.
+        more = [] if found.name == Name.TASK_FAILED else [found.reason]
+        code = next((job.told_code for job in evidence.jobs if job.told_code), None)
+        yield failed(*more).model_copy(update={"exit_code": code})
+    elif found.action is Action.LOST and not can_recover(stage):
+        yield failed(f"lost twice; the last time: {found.reason}")
+
+
+def stage_failure(stage: str, attempt: str, found: Diagnosis, *circumstances: str) -> p.StageFailed:
+    """Return the failure by its diagnosis: its cause, how the jobs ended, and what else is known.
+
+    ``circumstances`` are such as the verdict's own words; they stand alone if they hold all.
+    """
+    cause = [found.cause] if found.cause else []
+    lines = [*cause, *found.jobs, *circumstances]
+    return p.StageFailed(
+        stage=stage,
+        attempt=attempt,
+        error="; ".join(dict.fromkeys(lines)) or "no trace of a failure was left",
+        category=found.category,
+        because=found.because,
+        output=found.output,
+    )
 
 
 def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     """Start a new attempt in place of a lost one, once nothing of that one is left."""
     lost = stage.attempts[-1]
     try:
-        does_not_end = stop(jobs.attempt(state, stage, lost.id)).left
+        does_not_end = stop(newest_attempt(jobs, state, stage)).left
         left = f"{', '.join(does_not_end)} does not end" if does_not_end else ""
     except MachineUnreachable as error:
         left = error.message
@@ -242,13 +285,11 @@ def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
         text = f"{stage.id}: {lost.id}: {left}; nothing new is started"
         jobs.say(text, level="warning", stage=stage.id, attempt=lost.id)
         return
-    id_ = f"att-{len(stage.attempts) + 1:04d}"
-    attempt = jobs.attempt(state, stage, id_, diagnostic=lost.diagnostic)
+    attempt = next_attempt(jobs, state, stage, lost.diagnostic)
     mode = Mode(lost.mode)
     command = prepare(jobs, state, stage, attempt, mode, lost.id, lost.diagnostic)
     jobs.record(command)
-    clear_way(jobs, stage, attempt, lost.name)
-    launch(jobs, replace(attempt, sha256=command.submission_sha256), mode)
+    launch(jobs, stage, replace(attempt, sha256=command.submission_sha256), mode)
 
 
 #: Seconds between two monitors of an attempt whose monitors keep dying.
@@ -257,18 +298,12 @@ _LONGEST_PAUSE = 60.0
 GLANCE = 0.1
 
 
-def _pauses() -> Iterator[float]:
-    """Yield seconds to wait before a monitor is attached once more: nothing at first."""
-    yield 0.0
-    yield from (min(0.1 * 2**n, _LONGEST_PAUSE) for n in count())
-
-
 @dataclass(slots=True)
 class Turn:
     """When a stage is settled next; monitors that keep dying are replaced more and more slowly."""
 
     due: float = 0.0
-    pauses: Iterator[float] = field(default_factory=_pauses)
+    pause: float = 0.0
 
 
 def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> None:
@@ -300,7 +335,8 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
         attempt = jobs.attempt(state, stage, stage.attempt.id)
         if time.monotonic() < turn.due or not jobs.runner.wait(attempt, timeout=0):
             return False
-    turn.due = time.monotonic() + next(turn.pauses)
+    turn.due = time.monotonic() + turn.pause
+    turn.pause = min(2 * turn.pause or 0.1, _LONGEST_PAUSE)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import time
@@ -9,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.payload.shape import payload_of
+from lifecycle.rules.flat import payload_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -45,7 +46,7 @@ def retry(
 ) -> Outcome:
     """Let a failed stage run again after a fix, which ``fix`` says in words.
 
-    ``regenerate``: its submission is built anew. Raises `NeedsConsent` where the prepared
+    ``regenerate``: its submission is built anew. Raises `NeedsConsent` if the prepared
     submission.json was changed in what the stage's parameters say: the command, or the resources.
     """
     values = {"stage": id_, "fix": fix, "regenerate": regenerate}
@@ -53,7 +54,7 @@ def retry(
     first = jobs.service.first_answer(options, command)
     if first is not None:
         return first
-    touched = [] if regenerate else _touched(jobs, jobs.service.state().stage(id_))
+    touched = [] if regenerate else list(_touched(jobs, jobs.service.state().stage(id_)))
     if touched:
         refusal = NeedsConsent(
             f"{id_}: its submission.json changes {' and '.join(touched)}, and a fix that changes "
@@ -68,34 +69,24 @@ def retry(
     return jobs.service.handle(command, options=options)
 
 
-def _touched(jobs: Jobs, stage: Stage) -> list[str]:
-    """Return the parameters that the prepared submission changes since the last attempt."""
+def _touched(jobs: Jobs, stage: Stage) -> Iterator[str]:
+    """Yield the parameters that the prepared submission changes since the last attempt."""
     prepared = jobs.root / stage.id / PREPARED
     attempt = next((a for a in reversed(stage.attempts) if not a.diagnostic), None)
     # An amendment that was approved since has the submission built anew.
     if attempt is None or stage.regenerate or not prepared.is_file():
-        return []
-    own = of_recorded(jobs.root, "", stage.id, attempt)
-    ran = traces.read_json(own.submission)
+        return
+    ran = traces.read_json(of_recorded(jobs.root, "", stage.id, attempt).submission)
     if ran is None:
-        return []
+        return
     now = submission.read(prepared)
-    named = stage.parameters.get("command") is not None
-    touched = ["parameters.command"] if named and _commands(ran) != _commands(now) else []
-    if _resources(ran) != _resources(now):
-        touched.append("parameters.resource_overrides")
-    return touched
-
-
-def _commands(given: dict[str, Any]) -> list[Any]:
-    return [task.get("command") for task in given.get("task_list", [])]
-
-
-def _resources(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what is asked for; the environment and the guard of an attempt are wfctl's."""
-    resources = dict(given.get("resources", {}))
-    ours = ("envs", "prepend_script", "group_size")
-    return {key: value for key, value in resources.items() if key not in ours}
+    commands = ([task.get("command") for task in one.get("task_list", [])] for one in (ran, now))
+    if stage.parameters.get("command") is not None and operator.ne(*commands):
+        yield "parameters.command"
+    # The environment and the guard of an attempt are wfctl's, and not asked for.
+    ours = {"envs": 0, "prepend_script": 0, "group_size": 0}
+    if operator.ne(*({**one.get("resources", {}), **ours} for one in (ran, now))):
+        yield "parameters.resource_overrides"
 
 
 #: What says that something of an attempt is at work.
@@ -129,42 +120,39 @@ that the record is bound to."""
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """How claims are held to the evidence; ``uphold`` asks a person where one may overrule it."""
+    """How claims are held to the evidence; ``uphold`` asks a person who may overrule it."""
 
     jobs: Jobs
     uphold: Uphold | None = None
 
     def computed(self, id_: str) -> tuple[Payload, int] | None:
-        """Raise `ClaimDenied` where the evidence denies that a computation is over and well.
+        """Raise `ClaimDenied` if the evidence denies that a computation is over and well.
 
-        Returns the record of a person's word against the evidence, None where none is needed.
+        Returns the record of a person's word against the evidence, if one is needed.
         """
         state = self.jobs.service.state()
         stage = state.stage(id_)
-        if stage.open_attempt is None:
-            return None
-        return self._held(state, stage, "computed", _NOT_COMPUTED)
+        is_open = stage.open_attempt is not None
+        return self._held(state, stage, "computed", _NOT_COMPUTED) if is_open else None
+
+    def over(self, id_: str) -> tuple[Payload, int] | None:
+        """As `computed`, for a stage that is called complete and has a job at work."""
+        state = self.jobs.service.state()
+        stage = state.stage(id_)
+        known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
+        return self._held(state, stage, "over", _ALIVE) if known else None
 
     def believe(self, id_: str) -> None:
-        """Take what tasks left as good where somebody says so and nothing else can."""
+        """Take what tasks left as good if somebody says so and nothing else can."""
         state = self.jobs.service.state()
         stage = state.stage(id_)
         if not is_sweep(stage.parameters) or stage.open_attempt is None:
             return
-        from reconciler.sweep import judging  # only where a stage has tasks
+        from reconciler.sweep.judging import close  # only if a stage has tasks
 
         with self.jobs.sole(id_):
             if look(self.jobs, state, stage).verdict.name == Name.UNTOLD:
-                attempt = newest_attempt(self.jobs, state, stage)
-                self.jobs.record(judging.close(self.jobs.root, state, stage, attempt))
-
-    def over(self, id_: str) -> tuple[Payload, int] | None:
-        """As `computed`, where a stage that is called complete has a job at work."""
-        state = self.jobs.service.state()
-        stage = state.stage(id_)
-        if stage.attempt is None or stage.status is not Status.POST_PROCESSING:
-            return None
-        return self._held(state, stage, "over", _ALIVE)
+                self.jobs.record(close(state, stage, newest_attempt(self.jobs, state, stage)))
 
     def _held(
         self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]
@@ -173,13 +161,11 @@ class Claims:
         if not newest_attempt(self.jobs, state, stage).launch_record.exists():
             return None
         finding = look(self.jobs, state, stage)
-        if finding.verdict.action not in denying:
+        found = finding.verdict
+        if found.action not in denying:
             return None
         if self.uphold is None:
-            found = finding.verdict
-            raise ClaimDenied(
-                finding.stage, finding.attempt, claim, found.reason, found.name, found.row
-            )
+            raise ClaimDenied(stage.id, finding.attempt, claim, found.reason, found.name, found.row)
         return self.uphold(finding, claim)
 
 
@@ -199,9 +185,9 @@ def diagnosis(
     found = diagnose(attempt, evidence, verdict)
     if not is_sweep(stage.parameters):
         return found
-    from reconciler.sweep import records
+    from reconciler.sweep.judging import diagnosis_of  # only if a stage has tasks
 
-    return records.diagnosis_of(found, attempt.root, state, stage)
+    return diagnosis_of(found, attempt.root, state, stage)
 
 
 def of_newest(jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded) -> Diagnosis:
@@ -241,8 +227,8 @@ def stop(attempt: AttemptPaths) -> Stopped:
     From the first moment on no job of it starts its command any more. No process group is ever
     hit, which may hold a person's shell: a job is found by the folder that it works in, and a
     process by that, by the locks that it inherited and by the attempt in its environment. Whatever
-    a silent scheduler may hold is left. Raises
-    MachineUnreachable where nobody can say whether anything is left.
+    a silent scheduler may hold is left. Raises MachineUnreachable if nobody can say whether
+    anything is left.
     """
     where = machine.of(attempt)
     if attempt.folder.is_dir():
@@ -272,24 +258,17 @@ def stop_below(folder: Path) -> Stopped:
 
 
 def _ended(find: Callable[[], Sequence[Process | Tenant]]) -> Stopped:
-    """Kill what is found, until nothing is: a process may start another while it is killed.
-
-    A process is told by its id and its start time.
-    """
+    """Kill what is found, until nothing is: a process may start another while it is killed."""
     deadline, ended = time.monotonic() + _WITHIN, dict[str, None]()
     while (left := find()) and time.monotonic() < deadline:
         for one in left:
             ended[f"process {one.pid}"] = None
-            _kill(one)
+            # A process is told by its id and its start time.
+            if processes.start_ticks(one.pid) == one.ticks:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
         time.sleep(0.05)
     return Stopped(tuple(ended), tuple(f"process {one.pid}" for one in left))
-
-
-def _kill(one: Process | Tenant) -> None:
-    if processes.start_ticks(one.pid) != one.ticks:
-        return
-    with suppress(ProcessLookupError):
-        os.kill(one.pid, signal.SIGKILL)
 
 
 class NotStopped(Worded, Refused):
@@ -312,10 +291,10 @@ def fail_and_stop(
     """Record that the stage failed, and end its attempt where it runs.
 
     The failure is recorded first: whoever dies in between leaves an attempt that is known to be
-    stopped. Raises `NotStopped` where it goes on.
+    stopped. Raises `NotStopped` if it goes on.
     """
     attempt = jobs.service.state().stage(id_).open_attempt
-    named = None if attempt is None else attempt.id
+    named = attempt.id if attempt else None
     failure = p.StageFailed(stage=id_, error=error, attempt=named, stop=True)
     command = failure.model_copy(update={"category": category})
     content = {"fail": id_, "error": error, "stop": True, "category": category}
@@ -353,20 +332,18 @@ def _told(jobs: Jobs, stage: Stage) -> Iterator[None]:
 def stop_earlier(jobs: Jobs, stage: Stage) -> None:
     """End the newest attempt of a stage that is to run again, and whatever its command left.
 
-    Raises `NotStopped` where nobody saw its end.
+    Raises `NotStopped` if nobody saw its end.
     """
     newest = stage.attempt
     if newest is None:
         return
-    if newest.is_to_stop or newest.may_run_on:
-        _end(jobs, stage)
-        return
-    if machine.of(jobs.attempt(jobs.service.state(), stage, newest.id)).has_scheduler:
-        # A scheduler ends all that is left of a job together with it.
-        return
-    # Its end was seen: what it may have left elsewhere is no reason to start nothing.
-    with _told(jobs, stage):
-        _end(jobs, stage)
+    # If its end was seen, what it may have left elsewhere is no reason to start nothing. A
+    # scheduler ends all that is left of a job together with it.
+    attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
+    unseen = newest.is_to_stop or newest.may_run_on
+    if unseen or not machine.of(attempt).has_scheduler:
+        with nullcontext() if unseen else _told(jobs, stage):
+            _end(jobs, stage)
 
 
 def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
@@ -397,7 +374,7 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
 def _stopped(
     stage: Stage, recorded: Recorded, attempt: AttemptPaths, *, is_said_to_be_here: bool
 ) -> Stopped:
-    """End the attempt's monitor and jobs; raises `NotStopped` where anything goes on."""
+    """End the attempt's monitor and jobs; raises `NotStopped` if anything goes on."""
     where = machine.of(attempt)
     launch = traces.texts(traces.read_json(attempt.launch_record))
     began_on = Host(recorded.host, recorded.boot_id, launch.get("machine_id"))

@@ -101,28 +101,30 @@ def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[At
 def _look_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, AttemptFinding]:
+    """Return the findings by stage; one damaged attempt stops nobody else."""
     attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
-    found, places = dict[str, AttemptFinding](), list[Stage]()
-    # One damaged attempt is a finding of its stage, and stops nobody else.
-    for stage in stages:
+    damaged = dict[str, Exception]()
+    for id_, attempt in attempts.items():
         try:
-            machine.of(attempts[stage.id])
-            places.append(stage)
+            machine.of(attempt)
         except DAMAGES as error:
-            found[stage.id] = _unreadable(jobs, stage, attempts[stage.id], error)
-    survey = surveyed([attempts[stage.id] for stage in places])
-    for stage in places:
+            damaged[id_] = error
+    survey = surveyed([one for id_, one in attempts.items() if id_ not in damaged])
+    found = dict[str, AttemptFinding]()
+    for stage in stages:
         attempt = attempts[stage.id]
         try:
-            found[stage.id] = _finding(jobs, state, survey, stage, attempt, again=again)
+            if stage.id in damaged:
+                raise damaged[stage.id]
+            evidence, judged = _judged(jobs, state, survey, stage, attempt, again=again)
         except DAMAGES as error:
-            found[stage.id] = _unreadable(jobs, stage, attempt, error)
+            evidence, judged = _unreadable(jobs, attempt, error)
+        steps = tuple(_spelled(stage, evidence, judged))
+        found[stage.id] = AttemptFinding(stage.id, attempt.id, evidence, judged, steps)
     return found
 
 
-def _unreadable(
-    jobs: Jobs, stage: Stage, attempt: AttemptPaths, error: Exception
-) -> AttemptFinding:
+def _unreadable(jobs: Jobs, attempt: AttemptPaths, error: Exception) -> tuple[Evidence, Verdict]:
     evidence = Evidence(
         observed_at=jobs.now(),
         attempt=attempt.tag,
@@ -130,19 +132,14 @@ def _unreadable(
         host_now=processes.host(),
         boot_now=processes.boot_id(),
     )
-    if isinstance(error, ReconcilerError):
-        what = error.message
-    else:
-        what = DamagedAttempt(stage.id, attempt.folder, f"it cannot be read ({error})").message
-    found = Verdict(2, Name.UNREADABLE, Action.UNKNOWN, what)
-    return AttemptFinding(
-        stage.id, attempt.id, evidence, found, tuple(_spelled(stage, evidence, found))
-    )
+    if not isinstance(error, ReconcilerError):
+        error = DamagedAttempt(attempt.stage, attempt.folder, f"it cannot be read ({error})")
+    return evidence, Verdict(2, Name.UNREADABLE, Action.UNKNOWN, error.message)
 
 
-def _finding(
+def _judged(
     jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
-) -> AttemptFinding:
+) -> tuple[Evidence, Verdict]:
     recorded = stage.attempts[-1]
     # Session and markers alone tell of what was launched by hand, or imported without a folder. Of
     # an attempt that was launched for a log that was lost the folder tells as of any other.
@@ -171,31 +168,24 @@ def _finding(
     if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = diagnosis.judged(evidence)
     elif found.name == Name.ELSEWHERE and (original := original_of(jobs.service.root)) is not None:
-        found = replace(found, reason=_of_the_original(stage.id, original))
+        why = (
+            f"it belongs to {original}, of which this root is a copy, and is left to it; to "
+            f"compute it here as well, `wfctl stage fail {stage.id} --error copied`, then `wfctl "
+            f"stage retry {stage.id} --fix TEXT`"
+        )
+        found = replace(found, reason=why)
     elif found.name == Name.ELSEWHERE and evidence.root_recorded == evidence.root_now:
-        found = replace(found, reason=_of_another_host(evidence))
+        why = (
+            f"it was launched on {evidence.host_recorded}, and this host is {evidence.host_now}: "
+            "go back there. Where it is the same machine, or that one is gone for good: `wfctl "
+            "--root-is moved rehydrate`"
+        )
+        found = replace(found, reason=why)
     if is_sweep(stage.parameters) and not foreign:
         from reconciler.sweep.judging import judged
 
         found = judged(state, stage, attempt, found)
-    steps = tuple(_spelled(stage, evidence, found))
-    return AttemptFinding(stage.id, recorded.id, evidence, found, steps)
-
-
-def _of_another_host(evidence: Evidence) -> str:
-    return (
-        f"it was launched on {evidence.host_recorded}, and this host is {evidence.host_now}: "
-        "go back there. Where it is the same machine, or that one is gone for good: `wfctl "
-        "--root-is moved rehydrate`"
-    )
-
-
-def _of_the_original(stage: str, original: str) -> str:
-    return (
-        f"it belongs to {original}, of which this root is a copy, and is left to it; to compute it "
-        f"here as well, `wfctl stage fail {stage} --error copied`, then `wfctl stage retry {stage} "
-        "--fix TEXT`"
-    )
+    return evidence, found
 
 
 def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
@@ -203,7 +193,7 @@ def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
     return jobs.attempt(state, stage, stage.attempts[-1].id)
 
 
-def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> list[str]:
+def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> Iterator[str]:
     """Say in words what a verdict leads to."""
     again = "start a new attempt, not counted as a retry"
     words = {
@@ -215,10 +205,9 @@ def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> list[str]:
         Action.LOST: again if can_recover(stage) else "record that it failed: lost twice",
         Action.UNKNOWN: "change nothing, ask again later",
     }
-    steps = [words[found.action]]
     if lacks_launch(stage, evidence, found):
-        steps.insert(0, "record that it was launched")
-    return steps
+        yield "record that it was launched"
+    yield words[found.action]
 
 
 def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
@@ -247,9 +236,9 @@ class StrangerAtWork(Worded, Refused):
 
 
 def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Tell of results that strangers left; raises `StrangerAtWork` where one may be at work."""
-    for stranger in of(jobs, state, stage):
-        evidence, found = looked_at(jobs, stage, stranger)
+    """Tell of results that strangers left; raises `StrangerAtWork` if one may be at work."""
+    for stranger in _of(jobs, state, stage):
+        evidence, found = _looked_at(jobs, stage, stranger)
         if may_compute(found):
             who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
@@ -264,7 +253,7 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
             )
 
 
-def looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
+def _looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
     """Look at a stranger; at one that is listed no more once again, as at any other attempt."""
 
     def look_once(again: bool) -> tuple[Evidence, Verdict]:
@@ -279,7 +268,7 @@ def looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidenc
     return surely(look_once)
 
 
-def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
+def _of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
     """Yield the attempts whose folders lie in the stage and which its log does not know."""
     known = {attempt.name for attempt in stage.attempts}
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
@@ -290,34 +279,36 @@ def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
 
 def may_compute(found: Verdict) -> bool:
     """Whether an attempt is at work, or may be."""
-    if found.name == Name.FINISHED_NOT_COLLECTED:
-        return False
-    return found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
+    at_work = found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
+    return at_work and found.name != Name.FINISHED_NOT_COLLECTED
 
-
-Lost = tuple[p.AttemptStarted, str]
-"""The start of an attempt that the log lost, and when it was (UTC, the log's form)."""
 
 _SECOND = 1_000_000_000
 
 
-def lost(jobs: Jobs, state: Workflow, stage: Stage) -> Lost | None:
-    """Return the start of the one attempt at work that the log lost, as it is to be recorded."""
+def _lost(jobs: Jobs, state: Workflow, stage: Stage) -> tuple[p.AttemptStarted, str] | None:
+    """Return the start of the one attempt at work that the log lost, and when it was so."""
     if not by_hand.is_free(stage):
         return None
-    found = list(_at_work(jobs, state, stage))
-    return _started(jobs, state, stage, found[0]) if len(found) == 1 else None
-
-
-def _at_work(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
-    for one in of(jobs, state, stage):
+    found = list[AttemptPaths]()
+    for one in _of(jobs, state, stage):
         with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
             if (
                 _is_of_this_log(jobs, state, stage, one)
-                and may_compute(looked_at(jobs, stage, one)[1])
+                and may_compute(_looked_at(jobs, stage, one)[1])
                 and _is_as_defined(jobs, state, stage, one)
             ):
-                yield one
+                found.append(one)
+    if len(found) != 1:
+        return None
+    (one,) = found
+    # What is known of it, from its own folder.
+    record = read_json(one.launch_record) or {}
+    rests_on = used_by_launched(jobs.root, state, stage, str(one.submission.relative_to(jobs.root)))
+    moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
+    here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
+    started = begun(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
+    return started, utc_text(min(moment, jobs.service.clock()))
 
 
 def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
@@ -344,20 +335,6 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths)
     return digest == digest_of(one.submission.read_text("utf-8"))
 
 
-def _started(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> Lost:
-    """Return what is known of an attempt from its own folder, and when it was so."""
-    record = read_json(one.launch_record) or {}
-    rests_on = used_by_launched(jobs.root, state, stage, str(one.submission.relative_to(jobs.root)))
-    moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
-    where = {
-        "root": str(record.get("root", jobs.root)),
-        "host": record.get("host"),
-        "boot_id": record.get("boot_id"),
-    }
-    started = begun(one, Mode.TMUX, **where, **rests_on)
-    return started, utc_text(min(moment, jobs.service.clock()))
-
-
 def begun(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
     """Return the command that records an attempt: begun here and now, if ``known`` says nothing."""
     here = {"root": str(attempt.root), "host": processes.host(), "boot_id": processes.boot_id()}
@@ -379,7 +356,7 @@ def take_up(
     by_others = by_hand.found(jobs.root, state, [stage] if stage.open_attempt is None else [])
     if by_others:
         return by_hand.take_over(jobs, state, stage, by_others[0], options)
-    found = lost(jobs, state, stage)
+    found = _lost(jobs, state, stage)
     if found is None:
         return None
     outcome = jobs.record_each(found, options=options)
@@ -399,7 +376,7 @@ def take_up_all(jobs: Jobs, state: Workflow) -> Workflow:
     """
     free = [stage for stage in state.stages.values() if by_hand.is_free(stage)]
     ids = {job.stage for job in by_hand.found(jobs.root, state, free)}
-    ids |= {s.id for s in free if any(one.starts.exists() for one in of(jobs, state, s))}
+    ids |= {s.id for s in free if any(one.starts.exists() for one in _of(jobs, state, s))}
     for id_ in [id_ for id_ in state.stages if id_ in ids]:
         try:
             with jobs.sole(id_):

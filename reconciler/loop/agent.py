@@ -16,7 +16,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from math import inf
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
@@ -27,7 +30,8 @@ from reconciler.errors import AgentMissing, AgentNotStarted
 from reconciler.host import processes
 from reconciler.host.processes import Process
 
-#: Seconds between two looks at an agent, and those it has to end once it is asked to.
+T = TypeVar("T")
+#: Seconds between two looks at a process, and those an agent has to end once it is asked to.
 _GLANCE = 0.1
 _GRACE = 5.0
 #: Where an agent's prompts and words are kept, and which one works, below ``.wfctl/``.
@@ -106,7 +110,7 @@ class Working:
 def agent_of(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
     """Return the agent that a command line names; a path in it is taken from ``folder``.
 
-    Without a ``name`` it is called as its program is. Raises `AgentMissing` where there is no such
+    Without a ``name`` it is called as its program is. Raises `AgentMissing` if there is no such
     program, before anything is started.
     """
     try:
@@ -119,10 +123,44 @@ def agent_of(command: str, time_limit: float, folder: Path, name: str | None = N
     return Agent((str(found), *words[1:]), time_limit, name or Path(words[0]).name)
 
 
+def waited(is_over: Callable[[], object], within: float = inf) -> bool:
+    """Wait until something is over; return whether it was within so many seconds."""
+    end = time.monotonic() + within
+    while not (over := bool(is_over())) and time.monotonic() < end:
+        time.sleep(_GLANCE)
+    return over
+
+
+def ended_by_itself(
+    has_ended: Callable[[], bool],
+    signals: Callable[[signal.Signals], object],
+    limit: float,
+    grace: float,
+    is_over: Callable[[], bool],
+) -> bool:
+    """Wait until a process has ended, or ask it to, and give it some time for that.
+
+    It is asked to once it took longer than ``limit`` seconds, or once ``is_over`` says so.
+    """
+    waited(lambda: has_ended() or is_over(), limit)
+    if has_ended():
+        return True
+    signals(signal.SIGTERM)
+    waited(has_ended, grace)
+    return False
+
+
+def record_of(kind: Callable[..., T], path: Path) -> T | None:
+    """Return what a loop wrote down of a process; None if nothing is there or a crash cut it."""
+    with suppress(FileNotFoundError, ValueError, TypeError):
+        return kind(**orjson.loads(read_regular(path)))
+    return None
+
+
 def hand_over(jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], bool]) -> AgentEnd:
     """Give a task to the agent and wait until it has ended.
 
-    It is stopped where its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
+    It is stopped if its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
     """
     parent = jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE)
     parent.mkdir(parents=True, exist_ok=True)
@@ -130,45 +168,22 @@ def hand_over(jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], b
     folder.mkdir()
     prompt = folder / "prompt.md"
     prompt.write_text(task.prompt, "utf-8")
-    shown = prompt.relative_to(jobs.root)
-    _note(jobs, task.stage, f"handed to agent {agent.name} to {task.kind} (prompt: {shown})")
+    given = f"handed to agent {agent.name} to {task.kind} (prompt: {prompt.relative_to(jobs.root)})"
+    jobs.record(p.NoteLogged(stage=task.stage, text=given))
     left = _attended(jobs, agent, task, prompt, is_over)
-    _note(jobs, task.stage, f"agent {agent.name} {left} (output: {left.output})")
+    said = f"agent {agent.name} {left} (output: {left.output})"
+    jobs.record(p.NoteLogged(stage=task.stage, text=said))
     return left
-
-
-def _note(jobs: Jobs, stage: str | None, text: str) -> None:
-    jobs.record(p.NoteLogged(stage=stage, text=text))
 
 
 def _attended(
     jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
 ) -> AgentEnd:
     output, record = prompt.with_name("output.log"), jobs.service.root.folder / RECORD
-    began = time.monotonic()
-    process = _started(jobs, agent, prompt, output, _environment(jobs, agent, task, prompt))
-    try:
-        if found := processes.identify(process.pid):
-            # So that it can be told if this loop dies.
-            entry = Working(**found.to_dict(), prompt=str(prompt))
-            record.write_text(json.dumps(asdict(entry)))
-        stopped = _has_to_stop(process.pid, agent.time_limit, is_over)
-    finally:
-        # What it began must not go on beside the next one. Its id is nobody else's until it is
-        # reaped, so this is its group.
-        _signal_group(process.pid, signal.SIGKILL)
-        process.wait()
-        record.unlink(missing_ok=True)
-    seconds = time.monotonic() - began
-    return AgentEnd(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
-
-
-def _started(
-    jobs: Jobs, agent: Agent, prompt: Path, output: Path, environ: dict[str, str]
-) -> subprocess.Popen[bytes]:
+    began, environ = time.monotonic(), _environment(jobs, agent, task, prompt)
     with prompt.open("rb") as given, output.open("wb") as said:
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 agent.words,
                 cwd=jobs.root,
                 env=environ,
@@ -180,17 +195,35 @@ def _started(
             )
         except OSError as error:
             raise AgentNotStarted(agent.words[0], error.strerror or str(error)) from error
+    pid = process.pid
+    try:
+        if found := processes.identify(pid):
+            # So that it can be told if this loop dies.
+            entry = Working(**found.to_dict(), prompt=str(prompt))
+            record.write_text(json.dumps(asdict(entry)))
+        by_itself = ended_by_itself(
+            partial(_has_ended, pid), partial(_signal_group, pid), agent.time_limit, _GRACE, is_over
+        )
+    finally:
+        # What it began must not go on beside the next one. Its id is nobody else's until it is
+        # reaped, so this is its group.
+        _signal_group(pid, signal.SIGKILL)
+        process.wait()
+        record.unlink(missing_ok=True)
+    seconds = time.monotonic() - began
+    shown = str(output.relative_to(jobs.root))
+    return AgentEnd(process.returncode, seconds, not by_itself, shown)
 
 
 def _environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dict[str, str]:
-    own = {
+    known = {
         "WFCTL_ACTOR": f"agent:{agent.name}",
-        **({"WFCTL_STAGE": task.stage} if task.stage is not None else {}),
+        "WFCTL_STAGE": task.stage,
         "WFCTL_TASK": task.kind,
         _PROMPT: str(prompt),
+        "WFCTL_DATABASE_URL": jobs.service.root.url,
     }
-    if jobs.service.root.url is not None:
-        own["WFCTL_DATABASE_URL"] = jobs.service.root.url
+    own = {name: value for name, value in known.items() if value is not None}
     inherited = {k: v for k, v in os.environ.items() if k != "WFCTL_RUNNER"}
     path = inherited.get("PATH", os.defpath)
     if shutil.which("wfctl", path=path) is None:
@@ -205,10 +238,8 @@ def end_orphan(jobs: Jobs) -> None:
     Nobody else is stopped: see `Working.is_left`.
     """
     record = jobs.service.root.folder / RECORD
-    try:
-        orphan = Working(**orjson.loads(read_regular(record)))
-    except (FileNotFoundError, ValueError, TypeError):
-        # Nobody worked, or the record was cut off by the crash: there is nobody to be told.
+    orphan = record_of(Working, record)
+    if orphan is None:
         return
     if orphan.is_left():
         jobs.say(f"ending agent process {orphan.pid}, which an earlier loop left behind")
@@ -216,23 +247,6 @@ def end_orphan(jobs: Jobs) -> None:
         _signal_group(orphan.pid, signal.SIGKILL)
         time.sleep(_GLANCE)
     record.unlink()
-
-
-def _has_to_stop(pid: int, time_limit: float, is_over: Callable[[], bool]) -> bool:
-    """Wait until the agent has ended by itself, or ask it to and give it some time for that."""
-    end = time.monotonic() + time_limit
-    _wait(pid, lambda: is_over() or time.monotonic() > end)
-    if _has_ended(pid):
-        return False
-    _signal_group(pid, signal.SIGTERM)
-    last = time.monotonic() + _GRACE
-    _wait(pid, lambda: time.monotonic() > last)
-    return True
-
-
-def _wait(pid: int, is_enough: Callable[[], bool]) -> None:
-    while not (_has_ended(pid) or is_enough()):
-        time.sleep(_GLANCE)
 
 
 def _has_ended(pid: int) -> bool:

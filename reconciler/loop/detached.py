@@ -1,4 +1,8 @@
-"""Starting the runner so that it outlives whoever starts it, and finding it again."""
+"""The autonomous runner: session after session, while no one is watching.
+
+It is started so that it outlives whoever starts it, and found again. Source of its limits and of
+what ends it: the staged-workflow protocol ("The autonomous runner").
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,33 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from math import inf
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
-import orjson
-
-from eventstore.private import read_regular
+from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
+from lifecycle.state.status import Status
 from reconciler.context import Jobs
-from reconciler.errors import AlreadyAutonomous, NoRunner, RunnerFailed
+from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
 from reconciler.host import processes
 from reconciler.host.processes import Process
 from reconciler.host.program import is_held
-from reconciler.loop.autonomy import LOCK
+from reconciler.loop.agent import ended_by_itself, record_of, waited
+from reconciler.loop.ending import Interruption
+from service.errors import RootBusy
+from service.files.inspection import PAUSE
+from service.root.disk import locked
 from service.root.root import Root
 
+LOCK = "runner.lock"
 #: Seconds that the runner has to take its lock, and to end once it is asked to.
 _WITHIN = 30.0
-_GLANCE = 0.05
 RECORD = "runner.json"
 #: What it says where it has no terminal.
 OUTPUT = "runner.log"
@@ -63,31 +72,33 @@ class Detached:
         return asdict(self)
 
 
-def session_name(workflow: str, root: Path, environ: Mapping[str, str]) -> str:
-    """Return the tmux session's name, spelled as tmux spells it.
-
-    Where another root with a workflow of this id has that name, the root's digest is behind it.
-    """
-    name = f"workflow-runner-{workflow}".replace(".", "_").replace(":", "_")
-    if not processes.is_live(name, environ):
-        return name
-    return f"{name}-{sha256(os.fsencode(root)).hexdigest()[:8]}"
-
-
 def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
     """Start the runner in tmux, else by setsid, and return once it holds its lock.
 
-    Raises `AlreadyAutonomous` where one is at work, `RunnerFailed` where it does not come up.
+    Raises `AlreadyAutonomous` if one is at work, `RunnerFailed` if it does not come up.
     """
     root = jobs.service.root
-    lock = root.folder / LOCK
-    if is_held(lock):
-        raise AlreadyAutonomous(lock)
+    if is_held(root.folder / LOCK):
+        raise AlreadyAutonomous(root.folder / LOCK)
     (root.folder / RECORD).unlink(missing_ok=True)
     session = _in_tmux(jobs, words, environ)
     if session is None:
-        _by_setsid(root, words, environ)
-    found = _awaited(jobs, session)
+        with (root.folder / OUTPUT).open("ab") as output:
+            subprocess.run(
+                # Forked once more: nobody here waits for it.
+                ["setsid", "--fork", *words],
+                cwd=root.path,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=True,
+            )
+    waited(lambda: recorded(root), _WITHIN)
+    found = recorded(root)
+    if found is None:
+        where = f"tmux session {session}" if session else str(root.folder / OUTPUT)
+        raise RunnerFailed(where, _WITHIN)
     how = f"tmux session: {session}" if session else f"setsid, pid {found.pid}"
     jobs.record(p.NoteLogged(text=f"Autonomous mode activated. {how}"))
     return found
@@ -97,7 +108,11 @@ def _in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | 
     if not processes.is_installed(environ):
         jobs.say("tmux is not installed: the runner runs detached by setsid instead.")
         return None
-    name = session_name(jobs.service.state().id, jobs.root, environ)
+    # Spelled as tmux spells it.
+    name = f"workflow-runner-{jobs.service.state().id}".replace(".", "_").replace(":", "_")
+    if processes.is_live(name, environ):
+        # That of another root with a workflow of this id.
+        name = f"{name}-{sha256(os.fsencode(jobs.root)).hexdigest()[:8]}"
     pipe = jobs.service.root.folder / "runner.environment"
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe, 0o600)
@@ -112,9 +127,9 @@ def _in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | 
 
 
 def _handed_over(pipe: Path, environ: Mapping[str, str]) -> bool:
-    """Write the environment once somebody reads; False where nobody does in time."""
-    deadline = time.monotonic() + _WITHIN
-    while time.monotonic() < deadline:
+    """Write the environment once somebody reads; False if nobody does in time."""
+
+    def is_read() -> bool:
         with suppress(OSError):
             # Refused while nobody has the other end open.
             descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -122,32 +137,9 @@ def _handed_over(pipe: Path, environ: Mapping[str, str]) -> bool:
             with open(descriptor, "w") as writer:  # noqa: PTH123 - a descriptor has no path
                 json.dump(dict(environ), writer)
             return True
-        time.sleep(_GLANCE)
-    return False
+        return False
 
-
-def _by_setsid(root: Root, words: list[str], environ: Mapping[str, str]) -> None:
-    with (root.folder / OUTPUT).open("ab") as output:
-        subprocess.run(
-            # Forked once more: nobody here waits for it.
-            ["setsid", "--fork", *words],
-            cwd=root.path,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            check=True,
-        )
-
-
-def _awaited(jobs: Jobs, session: str | None) -> Detached:
-    deadline = time.monotonic() + _WITHIN
-    while time.monotonic() < deadline:
-        if (found := recorded(jobs.service.root)) is not None:
-            return found
-        time.sleep(_GLANCE)
-    where = f"tmux session {session}" if session else str(jobs.service.root.folder / OUTPUT)
-    raise RunnerFailed(where, _WITHIN)
+    return waited(is_read, _WITHIN)
 
 
 def record(root: Root, now: str) -> None:
@@ -160,26 +152,191 @@ def record(root: Root, now: str) -> None:
 
 
 def recorded(root: Root) -> Detached | None:
-    """Return the runner that is at work; None where none is."""
-    with suppress(FileNotFoundError, ValueError, TypeError):
-        found = Detached(**orjson.loads(read_regular(root.folder / RECORD)))
-        return found if found.process.is_alive() else None
-    return None
+    """Return the runner that is at work, if one is."""
+    found = record_of(Detached, root.folder / RECORD)
+    return found if found is not None and found.process.is_alive() else None
 
 
 def stop(root: Root, within: float = 2 * _WITHIN) -> Detached:
     """Ask the runner to stop and wait until it has; its session ends in order, jobs go on.
 
-    Raises `NoRunner` where none is at work, `RunnerFailed` where it does not end in time.
+    Raises `NoRunner` if nobody is at work, `RunnerFailed` if it does not end in time.
     """
     found = recorded(root)
     if found is None:
         raise NoRunner(root.path)
     with suppress(ProcessLookupError):
         os.kill(found.pid, signal.SIGTERM)
-    deadline = time.monotonic() + within
-    while found.process.is_alive():
-        if time.monotonic() > deadline:
-            raise RunnerFailed(f"process {found.pid}, which does not end", within)
-        time.sleep(_GLANCE)
+    if not waited(lambda: not found.process.is_alive(), within):
+        raise RunnerFailed(f"process {found.pid}, which does not end", within)
     return found
+
+
+#: The variable by which a loop knows that the runner started it.
+_CHILD = "WFCTL_RUNNER"
+#: Seconds that a look at the lock may hold it, and that a session has to end when it must.
+_LOOK = 2.0
+_GRACE = 60.0
+#: Exit codes that no further session changes.
+_HOPELESS = frozenset({2, 3, 5, 6})
+#: Characters of what a session says of its failure.
+_WORDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """At most ``sessions``, each of so many ``seconds``, ``between`` seconds apart.
+
+    ``rapid`` sessions in a row that took less than ``rapid_seconds``, left some of their budget
+    and completed no stage end it.
+    """
+
+    sessions: int = 20
+    seconds: float = 7200.0
+    between: float = 15.0
+    rapid: int = 3
+    rapid_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSession:
+    """How one session went: its exit code, the seconds it took, and what it printed.
+
+    ``reason`` is its exit reason, ``code`` and ``message`` are those of its error, if any.
+    """
+
+    exit_code: int
+    seconds: float
+    reason: str | None = None
+    code: str | None = None
+    message: str | None = None
+
+    @property
+    def failure(self) -> str:
+        """What it died of, in a line; empty if it ended in order."""
+        if self.exit_code == 0 or self.reason is not None:
+            return ""
+        words = " ".join((self.message or "").split())[:_WORDS]
+        return f" (exit {self.exit_code})" + (f": {words}" if words else "")
+
+    def is_last(self) -> str | None:
+        """Say why no session follows this one, if so."""
+        if self.reason in ("completed", "blocked"):
+            return self.reason
+        if self.reason is None and self.exit_code in _HOPELESS:
+            return f"a session that cannot begin{self.failure}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Starts loops until there is no more to do. It alone holds the lock for as long as it lives.
+
+    ``words`` call a loop; it is told its time limit with one more option.
+    """
+
+    jobs: Jobs
+    words: list[str]
+    limits: Limits
+    asked: Interruption
+
+    def serve(self, begun: Callable[[], None]) -> str:
+        """Run sessions; return why it ended. ``begun`` is called once the lock is held.
+
+        Raises `AlreadyAutonomous` if another runs.
+        """
+        lock = self.jobs.service.root.folder / LOCK
+        try:
+            with locked(lock, timeout=_LOOK):
+                begun()
+                why = self._sessions()
+                self.jobs.record(p.NoteLogged(text=f"Autonomous runner ended: {why}"))
+                return why
+        except RootBusy as busy:
+            raise AlreadyAutonomous(lock) from busy
+
+    def _sessions(self) -> str:
+        rapid = number = 0
+        while number < self.limits.sessions:
+            self._pause((self.jobs.root / PAUSE).exists)
+            if self.asked.signal is not None:
+                return "somebody asked it to stop"
+            before = self._completed()
+            if before is None:
+                return "the workflow's state cannot be read"
+            done = self._session()
+            if done.code == AlreadyDriven.code:
+                self._let_other_end()
+                continue
+            if (last := done.is_last()) is not None:
+                return last
+            number += 1
+            # One that used up its time has waited.
+            rapid_below = min(self.limits.rapid_seconds, self.limits.seconds)
+            idle = done.seconds < rapid_below and done.reason != "budget_exhausted"
+            futile = idle and self._completed() == before
+            rapid = rapid + 1 if futile else 0
+            if rapid >= self.limits.rapid:
+                return f"{rapid} sessions in a row that did nothing{done.failure}"
+            if number < self.limits.sessions:
+                self._pause(lambda: True, self.limits.between)
+        return f"{number} sessions, the most there may be"
+
+    def _let_other_end(self) -> None:
+        """Wait for the end of another loop: a person's, or that of a runner that was killed."""
+        if self.jobs.is_driven():
+            self.jobs.record(p.NoteLogged(text="The runner waits for another loop to end"))
+        # Where the lock does not tell, a session is tried again, but not without a pause.
+        self._pause(lambda: True, 1.0)
+        self._pause(lambda: self.jobs.is_driven() is True)
+
+    def _completed(self) -> int | None:
+        """Return how many stages are completed, None if the state cannot be read."""
+        try:
+            stages = self.jobs.service.state().stages.values()
+        except LifecycleError as error:
+            self.jobs.say(f"runner: {error.message}")
+            return None
+        return sum(stage.status is Status.COMPLETED for stage in stages)
+
+    def _session(self) -> LoopSession:
+        began = time.monotonic()
+        limit = f"--time-limit={self.limits.seconds}"
+        # A pipe that nobody reads would stop a loop that has more to say than it holds.
+        with TemporaryFile("w+") as printed:
+            process = subprocess.Popen(
+                [*self.words, limit],
+                cwd=self.jobs.root,
+                env={**os.environ, _CHILD: "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                # What the terminal sends to the runner reaches the loop through the runner alone.
+                start_new_session=True,
+            )
+            ended_by_itself(
+                lambda: process.poll() is not None,
+                process.send_signal,
+                self.limits.seconds + _GRACE,
+                _GRACE,
+                lambda: self.asked.signal is not None,
+            )
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            printed.seek(0)
+            told = _told(printed.read())
+        return LoopSession(process.returncode, time.monotonic() - began, **told)
+
+    def _pause(self, holds: Callable[[], object], within: float = inf) -> None:
+        """Wait while something holds and nobody asks to stop, for so many seconds at most."""
+        waited(lambda: not holds() or self.asked.signal is not None, within)
+
+
+def _told(printed: str) -> dict[str, str]:
+    """Return the exit reason or the error that a loop printed; empty if it printed none."""
+    with suppress(ValueError, KeyError, TypeError):
+        envelope: Mapping[str, Any] = json.loads(printed)
+        if "error" in envelope:
+            return {key: str(envelope["error"][key]) for key in ("code", "message")}
+        return {"reason": str(envelope["data"]["exit_reason"])}
+    return {}

@@ -12,7 +12,7 @@ from typing import Any
 from eventstore.errors import StoreUnreachable
 from lifecycle.state.conditions import Hindrance, budget_of, hindrances
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON
 from projections.words.text import NextAction
 from reconciler.context import Jobs
@@ -37,12 +37,7 @@ class Ended:
     @property
     def hindrances(self) -> list[Hindrance]:
         """What waits for somebody, and keeps the workflow, or a part of it, from going on."""
-        return _all(self.state, self.seen) if self.exit_reason != "completed" else []
-
-    @property
-    def untold(self) -> list[Hindrance]:
-        """What keeps a blocked workflow from going on, and no event tells."""
-        return [one for one in self.hindrances if one in self.seen]
+        return _hindering(self.state, self.seen) if self.exit_reason != "completed" else []
 
     def actions(self, known: list[NextAction]) -> list[NextAction]:
         """Return the commands that lead on, given those that lead on from its state."""
@@ -55,9 +50,7 @@ class Ended:
 
     def __str__(self) -> str:
         """Return what is told: what failed and what waits for somebody, then why it ended."""
-        if self.exit_reason == "blocked":
-            return f"{self.exit_reason}: {self.message}"
-        first = [f"{one}\n" for one in self.hindrances]
+        first = [] if self.exit_reason == "blocked" else [f"{one}\n" for one in self.hindrances]
         return f"{''.join(first)}{self.exit_reason}: {self.message}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,30 +78,18 @@ def completed(state: Workflow) -> Ended:
 
 def blocked(state: Workflow, seen: Sequence[Hindrance] = ()) -> Ended:
     """Return the end of a workflow that waits for somebody: which stage, why, what would help."""
-    found = _all(state, seen)
+    found = _hindering(state, seen)
     unfinished = (f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
     message = ". ".join(map(str, found)) or "; ".join(unfinished)
     help_ = found[0].unblock if found else "`wfctl status`"
     return Ended("blocked", message, help_, state, tuple(seen))
 
 
-def _all(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
+def _hindering(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
     """Return what the log tells of, and what was seen of other stages."""
     told = hindrances(state)
     named = {hindrance.stage for hindrance in told}
     return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
-
-
-def exhausted(state: Workflow, stage: Stage, seen: Sequence[Hindrance] = ()) -> Ended:
-    """Return the end of a session that cannot afford the next stage."""
-    cost, budget = state.session.cost, budget_of(state)
-    text = f"the session's budget is used up (cost={cost:g}, budget={budget:g}) before {stage.id}"
-    return Ended("budget_exhausted", text, f"{stage.id}: `{GO_ON}`", state, tuple(seen))
-
-
-def waiting(state: Workflow, why: str, seen: Sequence[Hindrance] = ()) -> Ended:
-    """Return the end of a session that leaves running jobs to the next one."""
-    return Ended("waiting", why, f"`{GO_ON}`", state, tuple(seen))
 
 
 #: A terminal or a tmux session that goes away hangs up.
@@ -118,8 +99,7 @@ _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Interruption:
     """Whether somebody asked, and by which signal; a second signal is not waited for."""
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
+    signal: int | None = None
 
     def ask(self, number: int, _frame: FrameType | None) -> None:
         """Take down a first signal; raises `KeyboardInterrupt` for a second one."""

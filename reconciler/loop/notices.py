@@ -7,7 +7,6 @@ told of is kept beside the log: a loop that dies tells what is left when the nex
 from __future__ import annotations
 
 import json
-import os
 import queue
 import shlex
 import subprocess
@@ -36,39 +35,42 @@ _KEPT = "notified.json"
 _WEB = ("http://", "https://")
 
 
-def notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | None:
-    """Return what is told of an event, None where nobody waits for it; ``state`` is after it."""
-    kind, commands = _kind(event, state)
-    if kind is None:
+#: What is told of which event, with the commands that lead on; names in braces are its data.
+_KINDS = {
+    "amendment.proposed": (
+        "decision",
+        ["wfctl amend show {amendment}", "wfctl amend approve {amendment}"],
+    ),
+    "stage.computed": ("decision", ["wfctl stage complete {stage} --evidence TEXT"]),
+    "drift.detected": ("decision", ["wfctl drift show"]),
+    "stage.failed": ("failure", ["wfctl show {stage}", "wfctl why {stage}"]),
+    "session.ended": ("end", ["wfctl status"]),
+}
+
+
+def _notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | None:
+    """Return what is told of an event, None if nobody waits for it; ``state`` is after it."""
+    if event.type not in _KINDS:
         return None
+    stage, waiting = event.data.get("stage"), waits(state)
+    unwanted = {
+        "stage.computed": all(one.subject != str(stage) for one in waiting),
+        "drift.detected": not any(drift.touches for drift in state.drifts),
+    }
+    if unwanted.get(event.type, False):
+        return None
+    kind, commands = _KINDS[event.type]
     return {
         "kind": kind,
         "workflow": state.id,
         "root": str(root),
         "version": event.version,
         "at": event.recorded_at,
-        "stage": event.data.get("stage"),
+        "stage": stage,
         "text": " ".join((message(event, state) or event.type).split()),
-        "commands": commands,
-        "waits": [str(wait)[:200] for wait in waits(state)][:10],
+        "commands": [command.format_map(event.data) for command in commands],
+        "waits": [str(wait)[:200] for wait in waiting][:10],
     }
-
-
-def _kind(event: RecordedEvent, state: Workflow) -> tuple[str | None, list[str]]:
-    stage = str(event.data.get("stage"))
-    match event.type:
-        case "amendment.proposed":
-            named = str(event.data["amendment"])
-            return "decision", [f"wfctl amend show {named}", f"wfctl amend approve {named}"]
-        case "stage.computed" if any(w.subject == stage for w in waits(state)):
-            return "decision", [f"wfctl stage complete {stage} --evidence TEXT"]
-        case "drift.detected" if any(drift.touches for drift in state.drifts):
-            return "decision", ["wfctl drift show"]
-        case "stage.failed":
-            return "failure", [f"wfctl show {stage}", f"wfctl why {stage}"]
-        case "session.ended":
-            return "end", ["wfctl status"]
-    return None, []
 
 
 class Notifier:
@@ -112,7 +114,7 @@ class Notifier:
             return
         for event, state in self._log.steps(self._seen, self._state):
             self._seen, self._state = event.version, state
-            found = notice_of(event, state, self._root)
+            found = _notice_of(event, state, self._root)
             if found is not None:
                 self._queue.put(self._hide(found))
 
@@ -146,7 +148,7 @@ def _handed_over(receiver: str, notice: Notice, root: Path) -> str | None:
     error: str | None = None
     for number in range(_TRIES):
         try:
-            _post(receiver, body) if receiver.startswith(_WEB) else _run(receiver, body, root)
+            _give(receiver, body, root)
         except (OSError, ValueError, subprocess.SubprocessError) as failed:
             error = str(failed)
             time.sleep(0.2 * 2**number)
@@ -155,20 +157,17 @@ def _handed_over(receiver: str, notice: Notice, root: Path) -> str | None:
     return error
 
 
-def _post(url: str, body: bytes) -> None:
-    headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "wfctl"}
-    request = urllib.request.Request(url, body, headers)
-    with urllib.request.urlopen(request, timeout=_PATIENCE):
-        pass
-
-
-def _run(line: str, body: bytes, root: Path) -> None:
-    """Run a program with the notice on its stdin; no shell reads the line."""
+def _give(receiver: str, body: bytes, root: Path) -> None:
+    if receiver.startswith(_WEB):
+        headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "wfctl"}
+        request = urllib.request.Request(receiver, body, headers)
+        urllib.request.urlopen(request, timeout=_PATIENCE).close()
+        return
+    # A program gets it on its stdin; no shell reads the line.
     subprocess.run(
-        shlex.split(line),
+        shlex.split(receiver),
         input=body,
         cwd=root,
-        env=dict(os.environ),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         timeout=_PATIENCE,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lifecycle.state.status import retry_limit
@@ -25,28 +24,21 @@ _BYTES = 16_384
 _ERROR = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """A fix in somebody's words, and what came of it; None where nothing has yet."""
-
-    retry: int
-    fix: str
-    outcome: str | None = None
-
-
-def tries_of(log: WorkflowLog, stage: str) -> list[Try]:
-    """Return every fix of a stage that the log holds, the oldest first."""
-    found: list[Try] = []
+def tries_of(log: WorkflowLog, stage: str) -> list[str]:
+    """Return every fix of a stage with what came of it, a line each, the oldest first."""
+    fixes: list[str] = []
+    outcomes: list[str] = []
     for event in log.store.read(log.stream):
         if event.data.get("stage") != stage:
             continue
         if event.type == "stage.retried":
-            found.append(Try(event.data["retry"], event.data["fix"]))
-        elif event.type in ("stage.failed", "stage.completed") and found and not found[-1].outcome:
+            fixes.append(f"{event.data['retry']}. {_line(event.data['fix'])}")
+            outcomes.append("")
+        elif event.type in ("stage.failed", "stage.completed") and outcomes[-1:] == [""]:
             failed = f"failed: {event.data.get('error')!s:.{_ERROR}}"
-            outcome = "it went well" if event.type == "stage.completed" else failed
-            found[-1] = replace(found[-1], outcome=outcome)
-    return found
+            outcomes[-1] = "it went well" if event.type == "stage.completed" else failed
+    told = zip(fixes, outcomes, strict=True)
+    return [f"{fix}: {_line(outcome or 'not run yet')}" for fix, outcome in told]
 
 
 def said_of_failure(log: WorkflowLog, stage: str) -> str | None:
@@ -69,7 +61,6 @@ def _end(path: Path) -> str:
 COMPUTE, REPAIR, JUDGE = "compute", "repair", "judge"
 ENVIRONMENT = "environment"
 
-
 #: What of a profile an agent needs to know; a machine file is named, and never read.
 _OF_MACHINE = ("type", "batch_type", "context_type", "config_path")
 
@@ -79,68 +70,64 @@ def render(
     state: Workflow,
     stage: Stage,
     root: Path,
-    tries: Sequence[Try] = (),
+    tries: Sequence[str] = (),
     said: str | None = None,
 ) -> str:
     """Return the prompt for a task of one kind, as Markdown.
 
     ``tries`` are earlier fixes, ``said`` is what the last failure was told with, whole.
     """
-    given = (_task(kind, state, stage, root), _given(state, stage), _machine(state, stage))
-    ends = [(f"{stage.id}/{name}", _end(root / stage.id / name)) for name in ("log", "err")]
-    written = [line for path, end in ends if end for line in (f"## {path} ends", *_quoted(end))]
-    # With what came of each, so that none is tried again in vain.
-    fixes = [f"{t.retry}. {_line(t.fix)}: {_line(t.outcome or 'not run yet')}" for t in tries]
-    before = ["## What was tried before", *fixes] if fixes else []
-    parts = (*given, _trouble(kind, stage, said), written, before)
-    rules = (_may(stage), _report(kind, state, stage))
-    return "\n\n".join("\n".join(part) for part in (*parts, *rules) if part) + "\n"
-
-
-def for_environment(state: Workflow, root: Path, script: str, said: str) -> str:
-    """Return the prompt for a session that cannot begin, as its ``init.sh`` failed."""
-    parts = (
-        [
-            f"# The environment of {_line(state.id)}",
-            "",
-            f"`{script}` did not exit 0, so no session begins. Find out why, and put it right.",
-            "",
-            f"- Workflow root, and your working directory: {root}",
-            f"- Purpose: {_line(state.purpose or 'not said')}",
-        ],
-        ["## What it printed last", *_quoted(said)],
-        [
-            "## You may",
-            f"- read everything, install and configure what {script} asks for;",
-            f"- correct {script} where it is wrong itself;",
-            "- run any `wfctl` command that reads, and `wfctl note TEXT`.",
-            "",
-            "## You may not",
-            f"- make {script} pass by asking for less;",
-            "- compute, dispatch, or start a session or a loop;",
-            "- edit workflow-state.json or progress.log, or approve an amendment.",
-        ],
-        ["## How to report", f"End. `{script}` is run again, and it is believed, not your words."],
-    )
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _task(kind: str, state: Workflow, stage: Stage, root: Path) -> list[str]:
     tasks = {
         COMPUTE: "Get this stage computed: prepare its inputs and its submission, and dispatch it.",
         REPAIR: "This stage failed. Find out why, put it right, and say what you did.",
         JUDGE: "This stage was computed. Judge whether its success criteria are met.",
     }
-    return [
-        f"# {stage.id} ({_line(stage.name)}) of {_line(state.id)}",
-        "",
-        tasks[kind],
-        "",
-        f"- Workflow root, and your working directory: {root}",
-        f"- Experiment design: {_line(state.experiment_design or 'none')}",
-        f"- Workflow plan: {_line(state.workflow_plan or 'none')}",
-        f"- Purpose: {_line(state.purpose or 'not said')}",
-    ]
+    head = f"""\
+# {stage.id} ({_line(stage.name)}) of {_line(state.id)}
+
+{tasks[kind]}
+
+- Workflow root, and your working directory: {root}
+- Experiment design: {_line(state.experiment_design or "none")}
+- Workflow plan: {_line(state.workflow_plan or "none")}
+- Purpose: {_line(state.purpose or "not said")}"""
+    ends = [(f"{stage.id}/{name}", _end(root / stage.id / name)) for name in ("log", "err")]
+    written = [line for path, end in ends if end for line in (f"## {path} ends", *_quoted(end))]
+    # With what came of each, so that nothing is tried again in vain.
+    before = ["## What was tried before", *tries] if tries else []
+    parts = (_given(state, stage), _machine(state, stage), _trouble(kind, stage, said))
+    told = ["\n".join(part) for part in (*parts, written, before) if part]
+    rules = _MAY.format(stage=stage.id), _report(kind, state, stage)
+    return "\n\n".join((head, *told, *rules)) + "\n"
+
+
+def for_environment(state: Workflow, root: Path, script: str, said: str) -> str:
+    """Return the prompt for a session that cannot begin, as its ``init.sh`` failed."""
+    quoted = "\n".join(_quoted(said))
+    return f"""\
+# The environment of {_line(state.id)}
+
+`{script}` did not exit 0, so no session begins. Find out why, and put it right.
+
+- Workflow root, and your working directory: {root}
+- Purpose: {_line(state.purpose or "not said")}
+
+## What it printed last
+{quoted}
+
+## You may
+- read everything, install and configure what {script} asks for;
+- correct {script} where it is wrong itself;
+- run any `wfctl` command that reads, and `wfctl note TEXT`.
+
+## You may not
+- make {script} pass by asking for less;
+- compute, dispatch, or start a session or a loop;
+- edit workflow-state.json or progress.log, or approve an amendment.
+
+## How to report
+End. `{script}` is run again, and it is believed, not your words.
+"""
 
 
 def _given(state: Workflow, stage: Stage) -> list[str]:
@@ -164,10 +151,8 @@ def _machine(state: Workflow, stage: Stage) -> list[str]:
     """Return where the stage runs and with what; of variables the names alone."""
     profile = state.profile(stage)
     config = profile.get("config")
-    asked = {
-        **_settings(profile.get("resource_defaults")),
-        **_settings(stage.parameters.get("resource_overrides")),
-    }
+    defaults, own = profile.get("resource_defaults"), stage.parameters.get("resource_overrides")
+    asked = {**_settings(defaults), **_settings(own)}
     known = {**(config if isinstance(config, dict) else {}), **profile}
     said = {name: known[name] for name in _OF_MACHINE if known.get(name) is not None}
     return [
@@ -218,51 +203,46 @@ def _trouble(kind: str, stage: Stage, said: str | None) -> list[str]:
     return []
 
 
-def _may(stage: Stage) -> list[str]:
-    return [
-        "## You may",
-        f"- read everything, and write below {stage.id}/;",
-        "- correct scripts and input files there, and the submission.json but for its command and",
-        "  its resources: that needs nobody's consent;",
-        f"- run any `wfctl` command that reads, and `wfctl note --stage {stage.id} TEXT`;",
-        '- propose a definitional change: `wfctl amend propose … --reason "…"`. It needs a person.',
-        "",
-        "## You may not",
-        "- compute in any way but by `wfctl dispatch`;",
-        "- edit workflow-state.json or progress.log: they are written from the log;",
-        "- change name, parameters (command, verify, resource_overrides and all others), criteria,",
-        "  inputs, dependencies or backend without an approved amendment;",
-        "- approve an amendment;",
-        f"- touch another stage than {stage.id}, or start a session or a loop.",
-    ]
+_MAY = """\
+## You may
+- read everything, and write below {stage}/;
+- correct scripts and input files there, and the submission.json but for its command and
+  its resources: that needs nobody's consent;
+- run any `wfctl` command that reads, and `wfctl note --stage {stage} TEXT`;
+- propose a definitional change: `wfctl amend propose … --reason "…"`. It needs a person.
+
+## You may not
+- compute in any way but by `wfctl dispatch`;
+- edit workflow-state.json or progress.log: they are written from the log;
+- change name, parameters (command, verify, resource_overrides and all others), criteria,
+  inputs, dependencies or backend without an approved amendment;
+- approve an amendment;
+- touch another stage than {stage}, or start a session or a loop."""
+
+_REPORTS = {
+    COMPUTE: """\
+1. Write {stage}/submission.json for DPDispatcher, and what the job needs.
+2. `wfctl dispatch {stage}`, and end: the loop waits for the job and verifies.
+If it cannot be done: `wfctl stage prepare {stage}`, then the next line.
+`wfctl stage fail {stage} --error "why"`""",
+    REPAIR: """\
+- Put right: `wfctl stage retry {stage} --fix "what you did"`, and end.
+  {used} retries are used; --regenerate builds the submission anew.
+- It takes another definition, and end:
+  `wfctl amend propose --stage {stage} --set PATH=VALUE --reason TEXT`
+- You do not know: end. A person is asked.""",
+    JUDGE: """\
+- They are met: `wfctl stage complete {stage} --evidence "what shows it"`.
+- They are not: `wfctl stage fail {stage} --error "why"`.
+- They ask for what cannot be, and end:
+  `wfctl amend propose --stage {stage} --set success_criteria=TEXT --reason TEXT`""",
+}
 
 
-def _report(kind: str, state: Workflow, stage: Stage) -> list[str]:
+def _report(kind: str, state: Workflow, stage: Stage) -> str:
     used = f"{stage.retry_count} of {retry_limit(state.backend_type(stage))}"
-    ways = {
-        COMPUTE: [
-            f"1. Write {stage.id}/submission.json for DPDispatcher, and what the job needs.",
-            f"2. `wfctl dispatch {stage.id}`, and end: the loop waits for the job and verifies.",
-            f"If it cannot be done: `wfctl stage prepare {stage.id}`, then the next line.",
-            f'`wfctl stage fail {stage.id} --error "why"`',
-        ],
-        REPAIR: [
-            f'- Put right: `wfctl stage retry {stage.id} --fix "what you did"`, and end.',
-            f"  {used} retries are used; --regenerate builds the submission anew.",
-            "- It takes another definition, and end:",
-            f"  `wfctl amend propose --stage {stage.id} --set PATH=VALUE --reason TEXT`",
-            "- You do not know: end. A person is asked.",
-        ],
-        JUDGE: [
-            f'- They are met: `wfctl stage complete {stage.id} --evidence "what shows it"`.',
-            f'- They are not: `wfctl stage fail {stage.id} --error "why"`.',
-            "- They ask for what cannot be, and end:",
-            f"  `wfctl amend propose --stage {stage.id} --set success_criteria=TEXT --reason TEXT`",
-        ],
-    }
-    return [
-        "## How to report",
-        *ways[kind],
-        "",
-        "The log is believed, not your words: if the stage has not moved when you end, you failed.",
-    ]
+    return f"""\
+## How to report
+{_REPORTS[kind].format(stage=stage.id, used=used)}
+
+The log is believed, not your words: if the stage has not moved when you end, you failed."""

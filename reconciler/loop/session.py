@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
-from lifecycle.payload.shape import payload_of
+from lifecycle.rules.flat import payload_of
 from lifecycle.state.workflow import numbered
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
@@ -27,56 +27,13 @@ from service.consent.scripts import INIT
 from service.errors import AlreadyThere
 from service.files.inspection import SESSIONS
 from service.root.git import git
-from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: Characters of its output that an error shows.
-_TAIL = 2_000
-
-
-def check(root: Root, session: int) -> dict[str, Any] | None:
-    """Run ``init.sh`` in the root and keep all that it prints; None if there is no such file.
-
-    Returns its SHA-256, the seconds it took and the file with its output, relative to the root.
-    Raises `EnvironmentNotReady` where it does not exit 0.
-    """
-    script = root.path / INIT
-    if not script.is_file():
-        return None
-    folder = root.folder / SESSIONS
-    folder.mkdir(exist_ok=True)
-    # A check that failed is repeated for its session.
-    taken = len(list(folder.glob(f"{session}.init*.log")))
-    kept = folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
-    began = time.monotonic()
-    with kept.open("wb") as output:
-        done = subprocess.run(
-            ["bash", INIT],
-            cwd=root.path,
-            env=os.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    place = str(kept.relative_to(root.path))
-    if done.returncode != 0:
-        said = kept.read_text("utf-8", errors="replace").strip()[-_TAIL:]
-        raise EnvironmentNotReady(INIT, done.returncode, said, place)
-    return {
-        "script": INIT,
-        "sha256": sha256(script.read_bytes()).hexdigest(),
-        "seconds": round(time.monotonic() - began, 3),
-        "output": place,
-    }
-
-
+#: Characters of its output that an error shows, and of a note that says why no session began.
+_TAIL, _NOTE = 2_000, 4_000
 #: Lines of the log, and commits, that a session is shown.
-_LINES = 20
-_COMMITS = 10
-#: Characters of a note that says why no session began.
-_NOTE = 4_000
+_LINES, _COMMITS = 20, 10
 #: Seconds that git may take to name the commits.
 _GIT_WITHIN = 10
 
@@ -85,8 +42,8 @@ _GIT_WITHIN = 10
 class Resumed:
     """What a session begins with.
 
-    ``briefing`` is None where nothing was done: a dry run, or a command that was carried out
-    before. ``git_log`` is None where the root is in no repository.
+    ``briefing`` is None if nothing was done: a dry run, or a command that was carried out before.
+    ``git_log`` is None if the root is in no repository.
     """
 
     outcome: Outcome
@@ -119,8 +76,8 @@ def begin(
 ) -> Resumed:
     """Look, check the environment, reconcile, and record a session of the next number.
 
-    Raises `EnvironmentNotReady` where ``init.sh`` fails: no session begins then, and the log
-    says so; what `check_report` raises, where the session is not a loop's.
+    Raises `EnvironmentNotReady` if ``init.sh`` fails: no session begins then, and the log says so;
+    what `check_report` raises, if the session is not a loop's.
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
@@ -132,20 +89,21 @@ def begin(
         check_report(jobs, report)
     if options.dry_run:
         return Resumed(jobs.service.handle(command, options=options))
-    _check_version(jobs, options)
-    tail = log_tail(jobs.root)
-    commits = git_log(jobs.root)
+    # Compared before anything is repaired: the repairs move the version on.
+    head, expected = jobs.service.state().head, options.expected_version
+    if expected not in (None, head):
+        raise WrongExpectedVersion(jobs.service.log.stream, int(expected or 0), head)
+    tail, commits = _log_tail(jobs.root), _git_log(jobs.root)
     ready = _environment(jobs)
     briefing = rehydrate(jobs)
     command = command.model_copy(update={"environment": ready})
-    options = replace(options, expected_version=None)
-    outcome = jobs.service.handle(command, options=options)
+    outcome = jobs.service.handle(command, options=replace(options, expected_version=None))
     jobs.tell(outcome)
     return Resumed(outcome, briefing, ready, tail, commits)
 
 
 def check_report(jobs: Jobs, report: str | None) -> None:
-    """Raise `AlreadyThere` where something lies at the place that is asked for the report.
+    """Raise `AlreadyThere` if something lies at the place that is asked for the report.
 
     What comes there later is left as it is too, and the report gets the next free name.
     """
@@ -157,40 +115,57 @@ def check_report(jobs: Jobs, report: str | None) -> None:
         raise AlreadyThere(place)
 
 
-def _check_version(jobs: Jobs, options: WriteOptions) -> None:
-    """Compare before anything is repaired: the repairs move the version on."""
-    head = jobs.service.state().head
-    if options.expected_version not in (None, head):
-        raise WrongExpectedVersion(
-            jobs.service.log.stream, int(options.expected_version or 0), head
-        )
-
-
 def _environment(jobs: Jobs) -> dict[str, Any] | None:
-    number = jobs.service.state().session.count + 1
+    """Run ``init.sh`` in the root and keep all that it prints; None if there is no such file.
+
+    Returns its SHA-256, the seconds it took and the file with its output, relative to the root.
+    Raises `EnvironmentNotReady` if it does not exit 0.
+    """
+    root, session = jobs.service.root, jobs.service.state().session.count + 1
     check_pinned(jobs, jobs.service.state(), "the session")
-    try:
-        return check(jobs.service.root, number)
-    except EnvironmentNotReady as error:
-        text = f"Session {number} not started: {error.message}"
+    script = root.path / INIT
+    if not script.is_file():
+        return None
+    folder = root.folder / SESSIONS
+    folder.mkdir(exist_ok=True)
+    # A check that failed is repeated for its session.
+    taken = len(list(folder.glob(f"{session}.init*.log")))
+    kept = folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
+    place, began = str(kept.relative_to(root.path)), time.monotonic()
+    with kept.open("wb") as output:
+        done = subprocess.run(
+            ["bash", INIT],
+            cwd=root.path,
+            env=os.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode != 0:
+        said = kept.read_text("utf-8", errors="replace").strip()[-_TAIL:]
+        error = EnvironmentNotReady(INIT, done.returncode, said, place)
+        text = f"Session {session} not started: {error.message}"
         jobs.record(p.NoteLogged(text=text[:_NOTE]))
-        raise
+        raise error
+    return {
+        "script": INIT,
+        "sha256": sha256(script.read_bytes()).hexdigest(),
+        "seconds": round(time.monotonic() - began, 3),
+        "output": place,
+    }
 
 
-def log_tail(root: Path) -> tuple[str, ...]:
-    """Return the last lines of ``progress.log``; empty if there is no file."""
+def _log_tail(root: Path) -> tuple[str, ...]:
     path = root / "progress.log"
-    if not path.exists():
-        return ()
-    return tuple(path.read_text("utf-8", errors="replace").splitlines()[-_LINES:])
+    text = path.read_text("utf-8", errors="replace") if path.exists() else ""
+    return tuple(text.splitlines()[-_LINES:])
 
 
-def git_log(root: Path) -> tuple[str, ...] | None:
-    """Return the newest commits, a line each; None where there is no repository or no git."""
-    try:
+def _git_log(root: Path) -> tuple[str, ...] | None:
+    """Return the newest commits, a line each; None without a repository or git."""
+    with suppress(subprocess.TimeoutExpired):
         done = git(root, "log", "--oneline", "-n", str(_COMMITS), within=_GIT_WITHIN)
-    except subprocess.TimeoutExpired:
-        return None
-    if done is None or done.returncode != 0:
-        return None
-    return tuple(done.stdout.decode(errors="replace").splitlines())
+        if done is not None and done.returncode == 0:
+            return tuple(done.stdout.decode(errors="replace").splitlines())
+    return None

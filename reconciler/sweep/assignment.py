@@ -24,15 +24,16 @@ from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.fields import PREFIX
-from reconciler.sweep import points
-from reconciler.sweep.folders import JUDGE
-from reconciler.sweep.points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
+    JUDGE,
     Task,
+    content_of,
     definition_of,
+    digest_of,
     origin_of,
+    points_of,
+    put_aside,
     tasks_of,
-    to_compute,
     verdict_digest,
 )
 from service.root.disk import write_whole
@@ -61,33 +62,36 @@ def assigned(
     the folders of all other tasks are put aside, since the next stage may read each that is there.
     Raises as `points_of`, and UnusableSubmission.
     """
-    task = _one_task(given)
+    command = _command(given)
     every = points_of(root, state, stage, anew=True)
     file = content_of(root, state, stage, anew=True)
     basis = _basis(root, stage, given, inputs)
     known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
-    todo = to_compute(known, stage, recovers)
-    counting = {one.point.folder for one in known if one.state == "done" or one.to_judge}
-    points.put_aside(root, stage, counting)
+    what = sweep_of(stage.parameters)
+    # One in the place of a lost attempt leaves out the tasks that have used up their tries.
+    todo = {
+        task.point.key: task
+        for task in known
+        if task.state != "done" and (recovers is None or not task.is_spent(what.retries))
+    }
+    put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
-    place = attempt.tasks
     if file is not None:
         attempt.task_points.write_bytes(file)
-    what, given_out = sweep_of(stage.parameters), {one.point.key: one for one in todo}
     lines = (
-        f"{number}\t{point.folder}\t{_assignments(root, stage, point, given_out[point.key])}\n"
+        f"{number}\t{point.folder}\t{_assignments(root, stage, point, todo[point.key])}\n"
         for number, point in enumerate(every)
-        if point.key in given_out
+        if point.key in todo
     )
     files = {
-        "command.sh": f"{task['command']}\n",
+        "command.sh": f"{command}\n",
         "outputs": "".join(f"{path}\n" for path in what.outputs),
         "worker.sh": "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)),
         "list": "".join(lines),
         **({} if what.verify is None else {"verify.sh": f"{what.verify}\n"}),
     }
     for name, text in files.items():
-        (place / name).write_text(text, encoding="utf-8")
+        (attempt.tasks / name).write_text(text, encoding="utf-8")
     head = {
         "definition": definition_of(stage),
         "basis": basis,
@@ -103,13 +107,12 @@ def assigned(
     return _sending(given, attempt, workers, origin_of(stage, basis))
 
 
-def _one_task(given: Mapping[str, Any]) -> dict[str, Any]:
+def _command(given: Mapping[str, Any]) -> str:
     tasks = given.get("task_list", [])
     if len(tasks) != 1 or not isinstance(tasks[0].get("command"), str):
         remedy = "A map runs one command for each point; take submission.json away."
         raise UnusableSubmission("task_list", "one task with a command", len(tasks), remedy)
-    task: dict[str, Any] = tasks[0]
-    return task
+    return str(tasks[0]["command"])
 
 
 def _basis(
@@ -125,13 +128,10 @@ def _basis(
 
 
 def _if_whole(root: Path, task: Task) -> Task:
-    """Return a task as it stands, where what it left is as it was recorded; else as none."""
+    """Return a task as it stands, if what it left is as it was recorded; else as new."""
     folder = root / task.folder
-    if not (task.state == "done" or task.to_judge) or (
-        folder.is_dir() and all(is_as(folder / str(one["path"]), one) for one in task.outputs)
-    ):
-        return task
-    return Task(task.point)
+    as_it_was = (is_as(folder / str(one["path"]), one) for one in task.outputs)
+    return task if not task.is_kept or (folder.is_dir() and all(as_it_was)) else Task(task.point)
 
 
 def _assignments(root: Path, stage: Stage, point: Point, task: Task) -> str:
@@ -157,14 +157,9 @@ def _sending(
     sums = "\n".join(f"{digest}  {name}" for digest, name in zip(digests_, files, strict=True))
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
     command = f'({script}) || exit {ScriptEnd.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
+    task |= {"forward_files": [], "backward_files": []}
     result["task_list"] = [
-        {
-            **task,
-            "command": f'{command} {n} "$wfctl_job"',
-            "forward_files": [],
-            "backward_files": [],
-        }
-        for n in range(workers)
+        {**task, "command": f'{command} {n} "$wfctl_job"'} for n in range(workers)
     ]
     resources = result["resources"]
     places = {

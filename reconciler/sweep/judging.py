@@ -7,25 +7,32 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import DONE, Sweep, is_sweep, sweep_of, text_of
+from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of, text_of
+from lifecycle.words.document import value_at
+from lifecycle.words.values import cause_of
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
+from reconciler.attempt.markers import digests, file_digest, make_folders
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, of_recorded
 from reconciler.host import processes as plain
 from reconciler.records import traces
-from reconciler.sweep import folders, records, table
-from reconciler.sweep.points import digest_of
-from reconciler.sweep.tasks import Task, tasks_of
+from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+from reconciler.sweep import table
+from reconciler.sweep.tasks import Task, digest_of, journals, listed, rows_told, runs_told, tasks_of
+from reconciler.verdict.diagnosis import Diagnosis, of_texts
 from reconciler.verdict.table import Action, Name, Verdict
+from service.root.disk import write_whole
 
 _SUM = re.compile(r"\b([0-9a-f]{64})  ([\w.]+)")
 
@@ -34,34 +41,34 @@ Through = tuple[tuple[str, str, str], Path]
 """A task that is through: as its attempt lists it, and where it ran."""
 
 
-def through(attempt: AttemptPaths, what: Sweep) -> list[Through]:
-    """Return the tasks of an attempt that is over which ran on alone and left all they were to."""
+def _through(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[Through]:
+    """Yield the tasks of an attempt that is over which ran on alone and left all they were to."""
     silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
     jobs = silent.intersection(traces.alone(attempt))
-    runs = folders.of(attempt) if jobs else {}
-    ran = ((one, runs.get(int(one[0]))) for one in folders.listed(attempt) if jobs)
-    return [
-        (one, place)
-        for one, run in ran
-        if run is not None and run.state == "running" and run.job in jobs
-        for place in (
-            copy / attempt.stage / DONE / one[1] for copy in traces.scratch_copies(attempt)
-        )
-        if place.is_dir() and all((place / path).exists() for path in what.outputs)
-        if all((place / p).stat().st_mtime_ns >= run.started * 1000 for p in what.outputs)
-    ]
+    if not jobs:
+        return
+    runs, copies = runs_told(attempt), traces.scratch_copies(attempt)
+    for one in listed(attempt):
+        run = runs.get(int(one[0]))
+        if run is None or run["state"] != "running" or run["job"] not in jobs:
+            continue
+        for place in (copy / attempt.stage / DONE / one[1] for copy in copies):
+            left = [place / path for path in outputs]
+            came = place.is_dir() and all(path.exists() for path in left)
+            if came and all(path.stat().st_mtime_ns >= run["started"] * 1000 for path in left):
+                yield one, place
 
 
-def settle(attempt: AttemptPaths, what: Sweep) -> None:
+def _settle(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
     """End these tasks as their worker would have: verified, put in place and written down."""
-    found = through(attempt, what)
     own = genuine.submission_of(attempt) or {}
     tasks = attempt.tasks
+    found = list(_through(attempt, outputs))
     # What a worker reads is as the submission, whose digest the log has, names it.
     sums = dict.fromkeys(_SUM.findall(json.dumps(own)))
     texts = ((digest, plain.content(tasks / name) or b"") for digest, name in sums)
-    vouched = bool(sums) and all(sha256(text).hexdigest() == digest for digest, text in texts)
-    if not found or not vouched:
+    vouched = all(sha256(text).hexdigest() == digest for digest, text in texts)
+    if not (found and sums and vouched):
         return
     environ = {**os.environ, **own["resources"]["envs"]}
     for task, place in found:
@@ -78,39 +85,32 @@ def settle(attempt: AttemptPaths, what: Sweep) -> None:
 _NAMED = 100
 #: The share of all tasks that must have come to an end before it is recorded once more.
 _STEP = 0.02
+#: What became of a task that ran no more and told of no end.
+_CUT_OFF = "cut off"
 #: Seconds after the end of a task in which its files may still get their times.
 _MARGIN = 2.0
 #: Verdicts on an attempt of which no task was begun.
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
 
 
-def is_over(found: Verdict, attempt: AttemptPaths) -> bool:
-    """Whether nothing of an attempt computes any more, by a verdict on its jobs.
-
-    Nor can it be launched where the list of its tasks is gone.
-    """
-    ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
-    gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
-    return (ended or gone or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
-
-
 def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict) -> Verdict:
     """Return the verdict on an attempt of a sweep, given that on its jobs.
 
-    What its jobs came to says nothing: each task tells of itself.
+    What its jobs came to says nothing: each task tells of itself, once nothing of the attempt
+    computes any more. Nor can it be launched if the list of its tasks is gone.
     """
-    if not is_over(found, attempt):
+    ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
+    gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
+    if not (ended or gone or found.name == Name.UNTOLD) or found.name in _NEVER_BEGAN:
         return found
+
+    def with_(row: int, name: Name, action: Action, reason: str) -> Verdict:
+        return replace(found, row=row, name=name, action=action, reason=reason)
+
     what = sweep_of(stage.parameters)
-    alone = through(attempt, what)
+    alone = list(_through(attempt, what.outputs))
     if alone and what.verify is None:
-        return replace(
-            found,
-            row=7,
-            name=Name.UNTOLD,
-            action=Action.UNKNOWN,
-            reason=_untold(len(alone), alone[0][1]),
-        )
+        return with_(7, Name.UNTOLD, Action.UNKNOWN, _untold(len(alone), alone[0][1]))
     known = {folder for (_, folder, _), _ in alone}
     tasks = [_closed(task, known) for task in tasks_of(attempt.root, state, stage)]
     done = sum(task.state == "done" for task in tasks)
@@ -118,13 +118,12 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     left = len(tasks) - done - len(spent)
     said = f"{done:,} of {len(tasks):,} tasks are done"
     if left:
-        why = f"{said}, {left:,} are to be computed: {found.reason}"
-        return replace(found, row=9, name=Name.TASKS_REMAIN, action=Action.LOST, reason=why)
+        why_ = f"{said}, {left:,} are to be computed: {found.reason}"
+        return with_(9, Name.TASKS_REMAIN, Action.LOST, why_)
     if len(spent) <= what.tolerate * len(tasks):
-        why = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
-        return replace(found, row=7, name=Name.TASKS_DONE, action=Action.SUCCEEDED, reason=why)
-    why = f"{words(spent)}; {said}"
-    return replace(found, row=8, name=Name.TASKS_FAILED, action=Action.FAILED, reason=why)
+        why_ = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
+        return with_(7, Name.TASKS_DONE, Action.SUCCEEDED, why_)
+    return with_(8, Name.TASKS_FAILED, Action.FAILED, f"{_words(spent)}; {said}")
 
 
 def _untold(count: int, place: Path) -> str:
@@ -145,13 +144,11 @@ def _closed(task: Task, through: Collection[str] = ()) -> Task:
         return task
     if task.point.folder in through:
         return replace(task, state="done")
-    return replace(task, state="lost", lost=task.lost + 1, why="cut off")
+    return replace(task, state="lost", lost=task.lost + 1, why=_CUT_OFF)
 
 
-def words(failed: Sequence[Task]) -> str:
+def _words(failed: Sequence[Task]) -> str:
     """Say of what most of the tasks failed, how many they are, and which is the first."""
-    if not failed:
-        return "none failed"
     why, most = Counter(task.why for task in failed).most_common(1)[0]
     first, *others = (task.point for task in failed if task.why == why)
     alike = [n for n in first.values if all(o.values[n] == first.values[n] for o in others)]
@@ -160,99 +157,216 @@ def words(failed: Sequence[Task]) -> str:
     return f"{why}: {of} failed tasks{f' at {shared}' if shared else ''}, such as {first.key}"
 
 
-def observation(
-    root: Path,
-    state: Workflow,
-    stage: Stage,
-    attempt: AttemptPaths,
-    kept: p.FileDigest | None = None,
+def _observation(
+    state: Workflow, stage: Stage, attempt: AttemptPaths, kept: p.FileDigest | None = None
 ) -> p.TasksObserved:
     """Return the command that records where the tasks stand; ``kept`` is the attempt's record."""
+    root = attempt.root
     tasks = tasks_of(root, state, stage)
     tasks = [_closed(task) for task in tasks] if kept is not None else tasks
     named = [t for t in tasks if t.state == "failed" and t.attempt == attempt.id]
     seen = next((one.tasks or {} for one in stage.attempts if one.id == attempt.id), {})
-    ended = sum(ran.ended is not None for ran in folders.of(attempt).values())
+    places: dict[str, Any] = {
+        where: text_of(number for number, task in enumerate(tasks) if task.state == where)
+        for where in ("done", "failed", "lost", "running")
+    }
     return p.TasksObserved(
         stage=stage.id,
         attempt=attempt.id,
         total=len(tasks),
         points=digest_of(tuple(task.point for task in tasks)),
-        done=_at(tasks, "done"),
-        failed=_at(tasks, "failed"),
-        lost=_at(tasks, "lost"),
-        running=_at(tasks, "running"),
-        ended=ended,
+        **places,
+        ended=sum(run["ended"] is not None for run in runs_told(attempt).values()),
         failures=[
             p.FailedTask(
                 key=task.point.key,
                 exit_code=task.exit_code,
-                because=records.why(root / task.folder, task.why)[:200],
+                because=_why(root / task.folder, task.why)[:200],
             )
             for task in named[:_NAMED]
         ],
         record=kept,
-        journals=folders.told(attempt),
-        edited=folders.edited(attempt, seen),
-        late=list(islice(_late(root, attempt, tasks), _NAMED)) if kept is not None else [],
+        journals=[
+            file_digest(root, path, plain.content(path) or b"") for path in journals(attempt)
+        ],
+        edited=_edited(root, seen),
+        late=list(islice(_late(attempt, tasks), _NAMED)) if kept is not None else [],
     )
 
 
-def _late(root: Path, attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
+def _edited(root: Path, seen: Mapping[str, Any]) -> list[str]:
+    """Return the journals that do not begin as an earlier look at the tasks saw them.
+
+    A worker writes behind the end alone.
+    """
+    known = set(seen.get("edited", []))
+    for one in seen.get("journals", []):
+        text = plain.content(root / one["path"]) or b""
+        if sha256(text[: one["size"]]).hexdigest() != one["sha256"]:
+            known.add(one["path"])
+    return sorted(known)
+
+
+def _late(attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
     """Yield the outputs that were written after their task had ended; of other clocks nothing."""
     if execution_host.of(attempt).is_far:
         return
     for task in (one for one in tasks if one.attempt == attempt.id):
         for path in (f"{task.folder}/{one['path']}" for one in task.outputs):
             with suppress(OSError):
-                after = (root / path).stat().st_mtime - (task.ended or 0) / 1e6
+                after = (attempt.root / path).stat().st_mtime - (task.ended or 0) / 1e6
                 if task.ended and after > _MARGIN:
                     yield p.LateFile(path=path, seconds=int(after))
 
 
-def _at(tasks: Sequence[Task], state: str) -> str:
-    """Return the places of the tasks in a state."""
-    return text_of(number for number, task in enumerate(tasks) if task.state == state)
-
-
-def progress(
-    root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths
-) -> list[p.TasksObserved]:
-    """Return the command that records how far the tasks have come, where it is worth an event."""
+def progress(state: Workflow, stage: Stage, attempt: AttemptPaths) -> list[p.TasksObserved]:
+    """Return the command that records how far the tasks have come, if it is worth an event."""
     if not attempt.task_head.is_file():
         return []
-    seen = observation(root, state, stage, attempt)
+    seen = _observation(state, stage, attempt)
     before = (stage.attempts[-1].tasks or {}).get("ended", 0)
-    worth = seen.ended - before >= max(1, _STEP * seen.total)
-    return [seen] if worth else []
+    return [seen] if seen.ended - before >= max(1, _STEP * seen.total) else []
 
 
 def close(
-    root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths, *, stopped: bool = False
+    state: Workflow, stage: Stage, attempt: AttemptPaths, *, stopped: bool = False
 ) -> p.TasksObserved:
     """Write the record and the table of an attempt that is over; return what is to be recorded.
 
     What outlived its shells ended by itself, unless the attempt was ``stopped``.
     """
     if not stopped:
-        settle(attempt, sweep_of(stage.parameters))
+        _settle(attempt, sweep_of(stage.parameters).outputs)
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)
     # Of an attempt that is closed again, a record would hide which tasks their marks alone tell of.
     recorded.tasks = {k: v for k, v in (recorded.tasks or {}).items() if k != "record"}
-    marked = [task for task in tasks_of(root, state, stage) if task.marked]
-    kept = records.write(attempt, stage, marked)
+    marked = [task for task in tasks_of(attempt.root, state, stage) if task.marked]
+    kept = _record(attempt, stage, marked)
     recorded.tasks |= {"record": kept.model_dump()}
-    told = observation(root, state, stage, attempt, kept)
-    table.write(root, stage, tasks_of(root, state, stage))
+    told = _observation(state, stage, attempt, kept)
+    table.write(attempt.root, stage, tasks_of(attempt.root, state, stage))
     return told
 
 
 def unclosed(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
     """Return the attempts of a sweep that somebody ended, and whose tasks no record tells of."""
-    if not is_sweep(stage.parameters):
-        return []
     over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
     found = [of_recorded(root, state.id, stage.id, one) for one in over]
     return [attempt for attempt in found if attempt.task_head.is_file()]
+
+
+#: Tasks whose words a diagnosis holds whole.
+_SHOWN = 3
+#: … and that it names.
+_TOLD = 20
+
+
+def _written(folder: Path) -> list[tuple[str, str]]:
+    """Return the end of what a task wrote, each with the name of its file."""
+    found = ((name, traces.end_of(folder / name)) for name in (ERROR_LOG, OUTPUT_LOG))
+    return [(name, text) for name, text in found if text.strip()]
+
+
+def _why(folder: Path, ended: str) -> str:
+    """Return the cause of a task's end before what its worker wrote down of it, ``exit 1``."""
+    if not ended.startswith(("exit ", *VERDICTS)):
+        return ended
+    verdict = next((words for words in VERDICTS if ended.startswith(words)), "")
+    texts = _written(folder)
+    if verdict:  # it came behind what the command wrote, in one of the two
+        texts.sort(key=lambda one: -(folder / one[0]).stat().st_mtime_ns)
+    cause = cause_of(*(text for _, text in texts))
+    if cause is None:
+        return ended
+    return f"{verdict}{cause} ({ended.removeprefix(verdict)})"
+
+
+def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) -> Diagnosis:
+    """Return the diagnosis of a sweep's attempt, given that of its jobs: its tasks tell why."""
+    failed = [task for task in tasks_of(root, state, stage) if task.state in ("failed", "lost")]
+    if not failed:
+        return found
+    counted = Counter(task.why for task in failed)
+    ordered = sorted(failed, key=lambda task: -counted[task.why])
+    kind = of_texts([(task.point.key, task.why) for task in ordered])
+    output = "\n".join(
+        f"{task.point.key}/{name}:\n{text}"
+        for task in ordered[:_SHOWN]
+        for name, text in _written(root / task.folder)
+    )
+    return replace(
+        found,
+        category=kind.category,
+        because=kind.because,
+        # The verdict on the tasks tells the cause, and of how many; their job ended well.
+        cause=None,
+        jobs=(),
+        tasks=tuple(f"{one.point.key}: {one.why} ({one.folder})" for one in ordered[:_TOLD]),
+        output=output or None,
+        has_output=bool(output),
+    )
+
+
+def _record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
+    """Write the record of an attempt that is over; return its path, size and digest.
+
+    ``marked`` are the tasks that are done by the mark in their folder alone. Whoever writes it
+    again comes to the same.
+    """
+    what, done = sweep_of(stage.parameters), attempt.stage_folder / DONE
+    told = (_closed_row(attempt, row) for row in rows_told(attempt))
+    by_key: dict[str, dict[str, Any]] = {row["key"]: row for row in told}
+    for task in marked:
+        own = {"key": task.point.key, "folder": task.point.folder, "state": "done", "exit_code": 0}
+        times = {"started": task.started, "ended": task.ended}
+        by_key[task.point.key] = {**own, **times, "why": ""}
+    rows = (row | _results(attempt.root, done, row, what) for row in by_key.values())
+    content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+    make_folders(attempt, attempt.tasks)
+    write_whole(attempt.task_record, content)
+    return file_digest(attempt.root, attempt.task_record, content)
+
+
+def _closed_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the journals where nothing of the attempt is left.
+
+    Whatever has not told of its end never will.
+    """
+    if row["state"] == "waiting":
+        return dict(row)
+    state = "lost" if row["state"] == "running" else row["state"]
+    said = _why(attempt.tasks / state / row["folder"], row["why"])
+    return {**row, "state": state, "why": said or ("" if state == "done" else _CUT_OFF)}
+
+
+def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dict[str, Any]:
+    """Return the outputs of a task that is done, and its numbers; or why it is not done."""
+    if row["state"] != "done":
+        return {}
+    folder = done / str(row["folder"])
+    missing = [path for path in what.outputs if not (folder / path).exists()]
+    if missing:
+        return {"state": "lost", "why": f"{missing[0]} is gone"}
+    found = digests(root, [str((folder / path).relative_to(root)) for path in what.outputs])
+    outputs = [
+        {"path": path, "size": one.size, "sha256": one.sha256}
+        for path, one in zip(what.outputs, found, strict=True)
+    ]
+    try:
+        numbers = {n: _number(folder / path, to) for n, (path, to) in what.metrics.items()}
+    except ValueError as error:
+        return {"state": "failed", "why": str(error)}
+    return {"outputs": outputs, "metrics": numbers}
+
+
+def _number(file: Path, pointer: str) -> float:
+    """Return the number that a JSON pointer leads to; raises ValueError."""
+    try:
+        value = value_at(json.loads(plain.text(file)), pointer)
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"metrics: {file.name} has no {pointer}") from error
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError(f"metrics: {file.name}#{pointer} is no finite number")
+    return value

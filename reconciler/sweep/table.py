@@ -45,7 +45,7 @@ def _moment(micros: int | None) -> str | None:
     return None if micros is None else utc_text(datetime.fromtimestamp(micros / 1e6, UTC))
 
 
-def csv_of(stage: Stage, tasks: Sequence[Task]) -> str:
+def _csv_of(stage: Stage, tasks: Sequence[Task]) -> str:
     """Return the table as CSV: key, values, state and numbers of each task."""
     numbers = list(sweep_of(stage.parameters).metrics)
     values = list(tasks[0].point.values) if tasks else []
@@ -53,24 +53,18 @@ def csv_of(stage: Stage, tasks: Sequence[Task]) -> str:
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(["key", *values, *about, *numbers])
-    for task in tasks:
-        row = row_of(task)
-        own = [_cell(task.point.values[name]) for name in values]
-        told = [_cell(row[name]) for name in about]
-        lines.writerow([row["key"], *own, *told, *(_cell(task.metrics.get(n)) for n in numbers)])
+    for row in map(row_of, tasks):
+        own = [row["values"][name] for name in values] + [row[name] for name in about]
+        cells = [*own, *(row["metrics"].get(name) for name in numbers)]
+        texts = (one if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
+        lines.writerow([row["key"], *texts])
     return out.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def write(root: Path, stage: Stage, tasks: Sequence[Task]) -> None:
     """Write the table in both forms."""
     as_csv, as_json = (root / path for path in table_of(stage.id))
-    write_whole(as_csv, csv_of(stage, tasks).encode())
+    write_whole(as_csv, _csv_of(stage, tasks).encode())
     document = {"stage": stage.id, "tasks": [row_of(task) for task in tasks]}
     write_whole(as_json, json.dumps(document, ensure_ascii=False).encode() + b"\n")
 

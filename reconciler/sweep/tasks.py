@@ -1,4 +1,4 @@
-"""The tasks of a stage: what became of each, over all attempts of its definition.
+"""The points of a stage's map, and its tasks: what became of each, over all attempts.
 
 What an attempt that is over says stands in its record, whose digest the log holds; of one under way
 the journals of its workers tell.
@@ -7,33 +7,175 @@ the journals of its workers tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from eventstore.private import read_regular
+from lifecycle.errors import Refused
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import (
     DONE,
+    MAP,
     NO_NUMBER,
     VERDICTS,
     basis_before,
     basis_of,
+    is_sweep,
     sweep_of,
+    table_of,
     verdict_of,
 )
-from lifecycle.sweeps.points import Point
+from lifecycle.sweeps.points import Point, UnusableMap, points
 from reconciler.attempt import paths as genuine
+from reconciler.attempt.markers import set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
+from reconciler.errors import MissingInput
+from reconciler.files.clearing import LABEL, KeptFolderTaken
 from reconciler.host import processes as plain
 from reconciler.records import traces
-from reconciler.sweep import folders
-from reconciler.sweep.folders import TaskMark
-from reconciler.sweep.points import points_of
+from service.root.disk import write_whole
+from wording import Worded
 
+
+class ChangedMap(Worded, Refused):
+    """The file of a map that is not the one that the definition names."""
+
+    code = "changed_map"
+    text = (
+        "{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
+        "file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
+        '\'parameters.map={{"file": …, "sha256": …}}\' --reason TEXT`.'
+    )
+    stage: str
+    path: str
+    expected: str
+    found: str
+
+
+class UnfitMap(Worded, Refused):
+    """A map that has no usable points where it stands now, or whose file cannot be read."""
+
+    code = "unfit_map"
+    text = "{stage}.parameters.map: {why}. An amendment changes it."
+    stage: str
+    why: str
+
+
+def points_of(
+    root: Path, state: Workflow, stage: Stage, *, anew: bool = False
+) -> tuple[Point, ...]:
+    """Return the points of the stage's map, in the order in which they are begun.
+
+    ``anew``: for an attempt that is to be made, which a file that was changed holds up. Raises
+    `ChangedMap`, `UnfitMap`, or `MissingInput` for a file of which no attempt has a copy.
+    """
+    given = stage.parameters[MAP]
+    content = content_of(root, state, stage, anew=anew)
+    try:
+        text = None if content is None else content.decode()
+        found = points(given, text, _like(root, state, given, anew))
+    except UnicodeDecodeError as error:
+        why = f"{given['file']}: expected UTF-8, found byte {error.start}"
+        raise UnfitMap(stage.id, why) from error
+    except UnusableMap as error:
+        raise UnfitMap(stage.id, str(error)) from error
+    both = [name for name in found[0].values if name in stage.parameters] if found else []
+    if both:
+        why = f"it gives {both[0]} to each task, and so does parameters.{both[0]}"
+        raise UnfitMap(stage.id, why)
+    return found
+
+
+def _like(root: Path, state: Workflow, given: dict[str, str], anew: bool) -> tuple[Point, ...]:
+    if "like" not in given:
+        return ()
+    other = state.stage(given["like"])
+    if not is_sweep(other.parameters):
+        raise UnusableMap(f"like: {other.id} has no map")
+    return points_of(root, state, other, anew=anew)
+
+
+def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> bytes | None:
+    """Return what the file of the map holds, else an attempt's copy of it; None without a file.
+
+    Raises as `points_of`.
+    """
+    given = stage.parameters[MAP]
+    if "file" not in given:
+        return None
+    path = str(given["file"])
+    error: Exception
+    try:
+        content = read_regular(root / path)
+        found = sha256(content).hexdigest()
+        if found == given["sha256"]:
+            return content
+        error = ChangedMap(stage.id, path, given["sha256"], found)
+    except (FileNotFoundError, IsADirectoryError):
+        error = MissingInput(path)
+    except OSError as failed:
+        error = UnfitMap(stage.id, f"{path}: {failed.strerror}")
+    # Of the file that the definition names an attempt may have a copy.
+    for recorded in reversed(stage.attempts if isinstance(error, MissingInput) or not anew else []):
+        copy = of_recorded(root, state.id, stage.id, recorded).task_points
+        kept = plain.text(copy).encode()
+        if sha256(kept).hexdigest() == given["sha256"]:
+            return kept
+    raise error
+
+
+def digest_of(found: tuple[Point, ...]) -> str:
+    """Return what tells these points in this order from others."""
+    return sha256("\n".join(point.key for point in found).encode()).hexdigest()
+
+
+def keep(root: Path, state: Workflow, stage: Stage) -> bool:
+    """Move folders of tasks that are no more, and the table of before, to ``stage-N.vK``.
+
+    All else stays where it is. May be called again after a crash. Returns whether there is a kept
+    folder now. Raises `KeptFolderTaken`, and as `points_of`.
+    """
+    if stage.keep_as is None:
+        return False
+    kept, done = root / stage.keep_as, root / stage.id / DONE
+    named = {point.folder for point in points_of(root, state, stage)}
+    gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
+    moves = [(done / name, kept / DONE / name) for name in gone]
+    tables = [(root / path, kept / Path(path).name) for path in table_of(stage.id)]
+    moves += [(old, new) for old, new in tables if old.exists()]
+    if moves:
+        label = kept / LABEL
+        if kept.exists() and not label.is_file():
+            raise KeptFolderTaken(stage.id, kept)
+        kept.mkdir(exist_ok=True)
+        write_whole(label, f"{stage.keep_as}\n".encode())
+        (kept / DONE).mkdir(exist_ok=True)
+    for old, new in moves:
+        old.rename(new)
+    return kept.exists()
+
+
+def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
+    """Move each folder that is not ``done`` out of the way, as other outputs of earlier attempts.
+
+    It is kept in the earlier attempt's folder. May be called again after a crash.
+    """
+    folder = root / stage.id / DONE
+    previous = stage.attempt.name if stage.attempt else None
+    for found in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if found.name not in done:
+            set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
+
+
+#: In the folder of a task that is done: the attempt, its number, when it ended, its origin.
+MARK = ".wfctl-done"
+#: Names to a worker the folder of a task that is judged again, and not computed.
+JUDGE = "WFCTL_JUDGE"
 #: The words for where a task stands.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
@@ -64,6 +206,11 @@ class Task:
     marked: bool = False
     to_judge: bool = False
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the next attempt goes by what it left."""
+        return self.state == "done" or self.to_judge
+
     def is_spent(self, retries: int) -> bool:
         """Whether it is not done, and no attempt in place of a lost one tries it again."""
         out = self.failed > retries or self.lost > RECOVERY_LIMIT
@@ -81,11 +228,11 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
     for recorded, attempt in counting:
         if recorded.recovers is None:
             known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
-        for run in runs_of(attempt, recorded):
+        for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
             if task is not None:
                 known[task.point.key] = _with(task, run, attempt)
-        if verdict_by(attempt) not in (None, verdict_digest(stage)):
+        if _is_judged_anew(attempt, stage):
             known = {key: _unjudged(task, attempt) for key, task in known.items()}
     tags = {attempt.tag: attempt for _, attempt in counting}
     return _by_marks(root, stage, list(known.values()), tags, origin)
@@ -98,48 +245,63 @@ def _by_marks(
 
     ``tags`` are the attempts that count, ``origin`` is that of the newest.
     """
-    untold = {
-        task.point.folder
-        for task in tasks
-        if task.state in ("waiting", "running") and not task.to_judge
-    }
-    found = folders.in_place(root, stage.id, untold)
-    outputs, place = sweep_of(stage.parameters).outputs, root / stage.id / DONE
-    done = {name for name in found if all((place / name / path).exists() for path in outputs)}
+    done, outputs = root / stage.id / DONE, sweep_of(stage.parameters).outputs
+    untold = [task.state in ("waiting", "running") and not task.to_judge for task in tasks]
+    there = {one.name for one in done.iterdir()} if any(untold) and done.is_dir() else set[str]()
     return [
-        _marked(task, found[task.point.folder], stage, tags)
-        if task.point.folder in done and _fits(found[task.point.folder], task, tags, origin)
+        _marked(task, done / task.point.folder, stage, outputs, tags, origin)
+        if is_untold and task.point.folder in there
         else task
-        for task in tasks
+        for task, is_untold in zip(tasks, untold, strict=True)
     ]
 
 
-def _fits(mark: TaskMark, task: Task, tags: Mapping[str, AttemptPaths], origin: str) -> bool:
-    """Whether a mark tells of the task; of one that runs, that of its own attempt alone."""
-    own = tags.get(mark.tag)
-    if task.state == "running":
-        return own is not None and own.id == task.attempt
-    return own is not None or (bool(origin) and mark.origin == origin)
+def _micros(text: str) -> int:
+    """Return the microseconds of bash's EPOCHREALTIME, whose mark is the locale's."""
+    digits = "".join(letter for letter in text if letter.isdigit())
+    return int(digits) if digits else 0
 
 
-def _marked(task: Task, mark: TaskMark, stage: Stage, tags: Mapping[str, AttemptPaths]) -> Task:
-    own = tags.get(mark.tag)
+def _marked(
+    task: Task,
+    folder: Path,
+    stage: Stage,
+    outputs: Collection[str],
+    tags: Mapping[str, AttemptPaths],
+    origin: str,
+) -> Task:
+    """Return a task as done if the mark tells of it; of one that runs, that of its attempt."""
+    text = plain.text(folder / MARK)
+    match text.rstrip("\n").split("\t"):
+        case [tag, _, at, *made_of] if text.endswith("\n") and len(made_of) <= 1:
+            own = tags.get(tag)
+        case _:
+            return task
+    # Marks of earlier versions do not say what they are of.
+    alike = task.state == "waiting" and bool(origin) and made_of == [origin]
+    fits = alike if own is None else task.state == "waiting" or own.id == task.attempt
+    if not fits or not all((folder / path).exists() for path in outputs):
+        return task
     done = replace(
         task,
         state="done",
         attempt=None if own is None else own.id,
         exit_code=0,
-        ended=mark.ended,
+        ended=_micros(at),
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )
-    if own is None or verdict_by(own) in (None, verdict_digest(stage)):
-        return done
-    return _unjudged(done, own)
+    return _unjudged(done, own) if own is not None and _is_judged_anew(own, stage) else done
+
+
+def _is_judged_anew(attempt: AttemptPaths, stage: Stage) -> bool:
+    # An attempt of an earlier version does not say what its tasks were judged by.
+    by = traces.texts(traces.read_json(attempt.task_head)).get("verdict")
+    return by not in (None, verdict_digest(stage))
 
 
 def _unjudged(task: Task, attempt: AttemptPaths) -> Task:
-    """Return a task as it stands where the verdict on its run in an attempt counts no longer."""
+    """Return a task as it stands if the verdict on its run in an attempt counts no longer."""
     failed = task.state == "failed" and task.why.startswith(VERDICTS)
     if task.attempt != attempt.id or not (failed or task.state == "done"):
         return task
@@ -151,7 +313,7 @@ def _counting(
 ) -> tuple[list[tuple[Recorded, AttemptPaths]], str]:
     """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
-    With them what they are of, as `origin_of` spells it. None where all is to be computed again.
+    With them what they are of, as `origin_of` spells it. None if all is to be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return [], ""
@@ -199,27 +361,74 @@ def verdict_digest(stage: Stage) -> str:
     return _digest(verdict_of(stage.parameters))
 
 
-def verdict_by(attempt: AttemptPaths) -> str | None:
-    """Return the digest of what the tasks of an attempt were judged by; None of an older one."""
-    return traces.texts(traces.read_json(attempt.task_head)).get("verdict")
-
-
 def _digest(values: Mapping[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
+def _runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
     """Return what an attempt says of its tasks: by its record, else by its journals.
 
     A record that is not the one that the log names says nothing.
     """
     named = (recorded.tasks or {}).get("record")
     if named is None:
-        return folders.rows_told(attempt)
+        return rows_told(attempt)
     content = plain.text(attempt.task_record).encode()
     if sha256(content).hexdigest() != named["sha256"]:
         return []
     return [json.loads(line) for line in content.decode().splitlines()]
+
+
+def rows_told(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
+    """Yield what the journals say of each task that the attempt was given."""
+    runs = runs_told(attempt)
+    keys = (traces.read_json(attempt.task_head) or {}).get("keys", {})
+    for number, folder, assignments in listed(attempt):
+        row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
+        row |= {"judged": True} if f" {JUDGE}=" in assignments else {}
+        row |= runs.get(int(number), {"state": "waiting"})
+        row.pop("job", None)
+        yield row
+
+
+def listed(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
+    """Yield number, folder and assignments of each task that the attempt was given."""
+    for line in plain.text(attempt.task_list).splitlines():
+        number, folder, assignments = line.split("\t", 2)
+        yield number, folder, assignments
+
+
+def runs_told(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
+    """Return the runs by the task's number; a line that was cut off says nothing.
+
+    ``state`` is done, failed, lost, or running if nothing was written of its end; ``job`` is the
+    hash of the job whose worker began it. Times are in microseconds since the epoch.
+    """
+    found = dict[int, dict[str, Any]]()
+    for journal in journals(attempt):
+        job = None
+        whole, _, _ = plain.text(journal).rpartition("\n")
+        for line in whole.split("\n"):
+            match line.split("\t"):
+                case ["j", hash_, *_]:
+                    job = hash_
+                case ["s", number, at] if number.isdigit():
+                    found[int(number)] = _began(at, job)
+                case ["e", number, state, code, at, why] if number.isdigit():
+                    end = {"exit_code": plain.number(code), "ended": _micros(at), "why": why}
+                    begun = found.get(int(number)) or _began(at, None)
+                    found[int(number)] = begun | {"state": state} | end
+    return found
+
+
+def _began(at: str, job: str | None) -> dict[str, Any]:
+    about = {"state": "running", "exit_code": None, "started": _micros(at), "ended": None}
+    return {**about, "why": "", "job": job}
+
+
+def journals(attempt: AttemptPaths) -> list[Path]:
+    """Return the files in which the workers write down what becomes of their tasks."""
+    return sorted(attempt.tasks.glob("journal.*"))
 
 
 def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
@@ -245,7 +454,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
         attempt=None if started is None else attempt.id,
         exit_code=run.get("exit_code"),
         why=why,
-        folder=task.folder if running else folder_of(attempt, lies_as, str(run["folder"])),
+        folder=task.folder if running else _folder_of(attempt, lies_as, str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
     )
@@ -255,7 +464,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     return replace(found, begun=begun, started=started, ended=run.get("ended"))
 
 
-def folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
+def _folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
     """Return where the folder of a task is, relative to the root; where it runs, it is not here."""
     if state == "done":
         return f"{attempt.stage}/{DONE}/{folder}"
@@ -264,16 +473,3 @@ def folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
     copies = traces.scratch_copies(attempt)
     found = [copy / attempt.stage / DONE / folder for copy in copies]
     return next((str(one) for one in found if one.is_dir()), "")
-
-
-def to_compute(found: Sequence[Task], stage: Stage, recovers: str | None) -> list[Task]:
-    """Return the tasks that the next attempt computes: all that are not done.
-
-    One in the place of a lost attempt leaves out those that have used up their tries.
-    """
-    retries = sweep_of(stage.parameters).retries
-    return [
-        task
-        for task in found
-        if task.state != "done" and not (recovers is not None and task.is_spent(retries))
-    ]

@@ -145,7 +145,7 @@ def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) 
     check_results(jobs.root, state, stage)
     check_strangers(jobs, state, stage)
     previous = stage.attempt.name if stage.attempt else None
-    make_room(jobs, state, stage, previous)
+    make_room(jobs, state, stage)
     clear_stale(jobs.root, stage.id, [*stage.outputs, *kept.places], previous)
     # They may just have been moved.
     places = dict(_places(jobs.root, stage, kept.attempt))

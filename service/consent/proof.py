@@ -14,7 +14,7 @@ from eventstore.chain import canonical, digest
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
 from lifecycle.fold.evolve import version_after
-from lifecycle.payload.shape import payload_of
+from lifecycle.rules.flat import payload_of
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.workflow import Amendment, Workflow
 

@@ -31,9 +31,9 @@ from eventstore.store import Refusal
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.soundness import misplaced
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
-from lifecycle.payload.shape import model_of
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported as imported_document
+from lifecycle.rules.flat import model_of
 from lifecycle.words.document import restore
 from lifecycle.words.values import problem
 from service.documents.bounds import bounded_lines

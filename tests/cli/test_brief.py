@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconciler.briefing.shorten import tokens
+from reconciler.briefing.briefing import tokens
 from tests.cli.support import Place, call, write_plan
 
 RECORDS = (["log"], ["events"])

@@ -16,7 +16,7 @@ from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from reconciler.control import dispatch
 from reconciler.files import described
-from reconciler.sweep import points as sweeps
+from reconciler.sweep import tasks as sweeps
 from service import errors as use
 from service.machines import errors as use_machines
 from service.proofs import note as proofs
@@ -67,6 +67,9 @@ CHOSEN: dict[type[Exception], int] = {
     rules.NothingLeft: REFUSED,
     rules.NeedsConsent: NEEDS_PERSON,
     described.NoStageCommand: REFUSED,
+    described.ScriptsChanged: NEEDS_PERSON,
+    described.VerdictChanged: NEEDS_PERSON,
+    described.TooMuchBeside: REFUSED,
     dispatch.NoDiagnosticRun: REFUSED,
     sweeps.ChangedMap: REFUSED,
     sweeps.UnfitMap: REFUSED,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.briefing.shorten import tokens
+from reconciler.briefing.briefing import tokens
 from reconciler.host.processes import host
 from tests.cli.support import PLAN, Place, attempt_data, write_plan
 

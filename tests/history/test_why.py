@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from lifecycle.errors import UnknownStage
 from lifecycle.payload import models as p
-from reconciler.briefing.shorten import tokens
+from reconciler.briefing.briefing import tokens
 from service.questions.causes import Causes, causes_of
 from tests.adoption import support as s
 from tests.cli.support import PLAN, Place, call, write_plan

@@ -18,10 +18,8 @@ from cli.terminal.output import Output
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.briefing.briefing import Briefing
-from reconciler.briefing.contradictions import shortened
+from reconciler.briefing.briefing import Briefing, fitted, shortened, tokens
 from reconciler.briefing.rehydrate import briefing_of
-from reconciler.briefing.shorten import fitted, tokens
 from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.collect import Evidence
 from reconciler.verdict.table import verdict

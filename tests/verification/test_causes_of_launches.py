@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.control.commands import stage_failure
+from reconciler.control.reconcile import stage_failure
 from reconciler.verdict.diagnosis import diagnose
 
 SAID = "paramiko.ssh_exception.SSHException: connection closed in the upload"
