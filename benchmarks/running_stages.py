@@ -27,9 +27,10 @@ from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
+from service.root.identity import identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import Planned, WriteOptions
-from service.writing.workflow_service import Service, identity
+from service.writing.workflow_service import Service
 
 _ACTOR = Actor("user", "bench")
 _PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}

@@ -26,9 +26,10 @@ from service.errors import InvalidOption, NotFound
 from service.files.workflow_files import STATE
 from service.questions.causes import advice_of
 from service.root.disk import content_of, system_clock, utc_text
+from service.root.identity import identity
 from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
-from service.writing.workflow_service import Outcome, identity
+from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
     from service.adoption.adopt import ImportResult

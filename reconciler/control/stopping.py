@@ -33,8 +33,9 @@ from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
 from reconciler.verdict.table import Action, Name
+from service.root.identity import was_here
 from service.writing.stream_writer import WriteOptions
-from service.writing.workflow_service import Outcome, was_here
+from service.writing.workflow_service import Outcome
 from wording import Worded
 
 if TYPE_CHECKING:

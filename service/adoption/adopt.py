@@ -39,6 +39,7 @@ from service.adoption.versions import (
 )
 from service.errors import RootExists
 from service.root.disk import Clock, seen_from, sync_folder, utc_text, write_whole
+from service.root.identity import identity
 from service.root.root import Config, Root
 from service.writing.initialise import (
     IMPORTED,
@@ -49,7 +50,7 @@ from service.writing.initialise import (
     refuse_second,
 )
 from service.writing.stream_writer import Planned, WriteOptions
-from service.writing.workflow_service import Outcome, Service, identity, planned_state
+from service.writing.workflow_service import Outcome, Service, planned_state
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

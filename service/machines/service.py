@@ -28,6 +28,7 @@ from service.machines.evidence import evidence, look
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, first_event, machines_in
 from service.root.disk import Clock, system_clock, utc_text
+from service.root.identity import Identity, check_place, known_identity, settled
 from service.root.root import Root, RootIs
 from service.writing.stream_writer import (
     PLAIN,
@@ -35,12 +36,6 @@ from service.writing.stream_writer import (
     WriteOptions,
     own_id,
     with_outside_changes,
-)
-from service.writing.workflow_service import (
-    Identity,
-    check_place,
-    known_identity,
-    settled,
 )
 
 #: What a machine's stream begins with.

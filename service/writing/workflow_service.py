@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-import orjson
+from typing import TYPE_CHECKING, cast
 
 from eventstore.errors import EventStoreError
 from eventstore.event import Actor, RecordedEvent
@@ -23,22 +20,27 @@ from lifecycle.payload import models as p
 from lifecycle.rules.decide import decide_all
 from lifecycle.state.workflow import Workflow, numbered
 from lifecycle.words.values import is_report
-from projections.files.report import Told, render
-from projections.files.summary import results, sessions
 from projections.words.account import Seen
-from service.errors import FilesBehind, InvalidOption, RootElsewhere
+from service.errors import FilesBehind
 from service.files.workflow_files import WorkflowFiles
-from service.questions.audit import records
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
 from service.root.disk import (
     Clock,
     OutsideRoot,
-    content_of,
     place_within,
     system_clock,
     utc_text,
     write_whole,
+)
+from service.root.identity import (
+    Identity,
+    add_former,
+    check_place,
+    identity,
+    known_identity,
+    settled,
+    was_here,
 )
 from service.root.root import Root, RootIs
 from service.writing.stream_writer import (
@@ -60,6 +62,10 @@ def report(log: WorkflowLog, seen: Seen | None = None) -> bytes:
     All of it is of one version, whatever others record while it is made. ``seen`` is what a look
     at the files found.
     """
+    from projections.files.report import Told, render  # few writes have one to make
+    from projections.files.summary import results, sessions
+    from service.questions.audit import records
+
     state = log.replayed()
     [last] = log.store.read(log.stream, after=state.head - 1, upto=state.head)
     return render(
@@ -95,109 +101,6 @@ def write_to(path: Path, content: bytes) -> None:
     """Write a report whole; folders above it are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
-
-
-Identity = dict[str, Any]
-"""``path``, ``device``, ``inode`` and ``host`` of a root; empty where nobody wrote it down."""
-
-
-def identity(root: Path) -> Identity:
-    """Return what tells a root from its copy: path, device and inode, host."""
-    status = root.stat()
-    return {
-        "path": str(root.resolve()),
-        "device": status.st_dev,
-        "inode": status.st_ino,
-        "host": os.uname().nodename,
-    }
-
-
-def known_identity(root: Root, begun: Callable[[], RecordedEvent | None]) -> Identity:
-    """Return where the root was said to be last: by somebody, else by the log's first event."""
-    said = _said(root).get("identity")
-    first = begun() if not said else None
-    return dict(said or (first.data.get("root") if first is not None else None) or {})
-
-
-def check_place(root: Root, known: Identity) -> None:
-    """Raise `RootElsewhere` where the root is not the one that is known."""
-    here = identity(root.path)
-    if known and not is_same(known, here):
-        raise RootElsewhere(known, here)
-
-
-def is_same(known: Identity, here: Identity) -> bool:
-    """Whether two identities are of one root."""
-    if known.get("path") != here["path"]:
-        return False
-    return any(known.get(key) == here[key] for key in ("host", "inode"))
-
-
-def settled(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
-    """Take down ``how`` the root came here; return where it is, None where it is where it was.
-
-    Written down is whether what was begun there is its own. Raises `RootElsewhere` where nobody
-    says how.
-    """
-    here = identity(root.path)
-    if not known or is_same(known, here):
-        return None
-    if how is None:
-        raise RootElsewhere(known, here)
-    said, place = _said(root), {"path": known.get("path"), "host": known.get("host")}
-    former = [*said.get("formerly", []), place] if how is RootIs.MOVED else []
-    original = place if how is RootIs.COPIED else said.get("copy_of")
-    copied = {"copy_of": original} if original else {}
-    _say(root, {"is": how.value, "identity": here, "formerly": former, **copied})
-    return here
-
-
-def _say(root: Root, said: dict[str, Any]) -> None:
-    record = {"format": 1, **said}
-    write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
-
-
-def was_here(root: Root, path: str | None, host: str | None) -> bool:
-    """Whether the root was at this path of this host before it was moved here."""
-    return {"path": path, "host": host} in _said(root).get("formerly", [])
-
-
-def original_of(root: Root) -> str | None:
-    """Return path and host of the root that this one is a copy of; None if it is not a copy."""
-    original = _said(root).get("copy_of")
-    return f"{original['path']} on {original['host']}" if original else None
-
-
-def _file(root: Root) -> Path:
-    return root.folder / "root.json"
-
-
-def _said(root: Root) -> dict[str, Any]:
-    """Return what ``root.json`` holds; raises `InvalidOption` where somebody wrote other things."""
-    content = content_of(_file(root))
-    if content is None:
-        return {}
-    try:
-        found: Any = orjson.loads(content)
-    except ValueError:
-        found = None
-    if not _is_said(found):
-        raise InvalidOption(
-            f"{_file(root)}: expected where this root was said to be, found other things; take the "
-            "file away, and call with `--root-is moved` or `--root-is copied`"
-        )
-    return dict(found)
-
-
-def _is_said(found: Any) -> bool:
-    if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
-        return False
-    original, former = found.get("copy_of", {}), found.get("formerly", [])
-    places = [original, *former] if isinstance(former, list) else [None]
-    return all(isinstance(one, dict) for one in places) and set(original) in (
-        set(),
-        {"path", "host"},
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +160,7 @@ class Service:
 
     def _take_in_former_hosts(self) -> None:
         """Take down that what was begun here under another host's name is this root's own."""
-        here, said = identity(self.root.path), _said(self.root)
+        here = identity(self.root.path)
         newest = (stage.attempt for stage in self.state().stages.values())
         places = {(one.root, one.host) for one in newest if one is not None and one.host}
         others = [
@@ -266,9 +169,7 @@ class Service:
             if path == here["path"] and host != here["host"] and not was_here(self.root, path, host)
         ]
         if others:
-            more = ({"path": path, "host": host} for path, host in others)
-            said |= {"identity": here, "formerly": [*said.get("formerly", []), *more]}
-            _say(self.root, {"is": RootIs.MOVED.value, **said})
+            add_former(self.root, here, others)
             hosts = ", ".join(dict.fromkeys(host for _, host in others))
             self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
