@@ -10,7 +10,7 @@ from eventstore.chain import Schema
 from eventstore.event import Actor, NewEvent
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from migrations.upgrade import upgrade
 from service.root.disk import system_instant
 

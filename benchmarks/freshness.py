@@ -19,7 +19,7 @@ from benchmarks.running_stages import jobs_of, make_root, record
 from lifecycle.payload import models as p
 from lifecycle.plan.document import create as command_of
 from service.root.disk import system_clock, utc_text
-from service.root.identity import identity
+from service.root.root import identity
 
 _OUTPUTS, _ROUNDS = 10, 5
 _CONTENT = b"42\n"

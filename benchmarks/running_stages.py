@@ -27,7 +27,7 @@ from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
-from service.root.identity import identity
+from service.root.root import identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Service

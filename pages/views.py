@@ -26,7 +26,7 @@ from projections.words.account import Seen, account, waits
 from projections.words.came_about import Item
 from projections.words.text import NextAction
 from service.errors import NotFound
-from service.files.inspection import surroundings
+from service.files.surroundings import surroundings
 from service.reading.log import Selection, WorkflowLog
 from service.reading.moment import parse_moment
 from service.root.root import Root

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cli.frame.failure import exit_code
 from lifecycle.payload.event_types import OF_MACHINES, STAGED, EventType
-from lifecycle.rules.flat import model_of
+from lifecycle.rules.decide import model_of
 from tests.cli.test_exit_codes import EVERY
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "use"

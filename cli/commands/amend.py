@@ -18,7 +18,7 @@ from cli.terminal.output import Output, print_statement, say
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
 from lifecycle.rules.amendments import of_proposal
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from lifecycle.rules.impact import foresee, impact_of
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status

@@ -12,7 +12,7 @@ from cli.frame.options import Text, Writes, argument, option
 from cli.frame.writes import claim, issue
 from lifecycle.errors import NoCommand
 from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from service.errors import InvalidOption, NotFound
 from service.files.workflow_files import STATE
 from service.questions.causes import advice_of
 from service.root.disk import content_of, system_clock, utc_text
-from service.root.identity import identity
-from service.root.root import Root
+from service.root.root import Root, identity
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 

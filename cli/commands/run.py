@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def show(context: typer.Context) -> None:
     """Whether one is at work, and how to watch, pause and stop it."""
     from reconciler.loop.detached import recorded
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         found = recorded(workflow.root)
@@ -66,7 +66,7 @@ def resume(context: typer.Context) -> None:
 
 
 def _pause(context: typer.Context, paused: bool, text: str) -> None:
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         file = workflow.root.path / PAUSE

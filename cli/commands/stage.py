@@ -15,7 +15,7 @@ from cli.frame.workspace import engine, newest_attempt, reading
 from cli.frame.writes import claim, issue, tell, through, write
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from projections.files.summary import SessionRecord, sessions
 from service.errors import NotFound
 

@@ -34,7 +34,7 @@ from service.errors import InvalidOption
 from service.files.inspection import kept
 from service.reading import stream_log
 from service.root.disk import system_clock
-from service.root.identity import original_of
+from service.root.root import original_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lifecycle.fold.evolve import KEYED
 from lifecycle.plan.fields import ALIKE, READ
 from lifecycle.rules.amendable import changes_of
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import Stage, Workflow
 from service.documents.plan_file import decode_json, read_plan
 from service.errors import InvalidOption

@@ -16,8 +16,7 @@ from cli.terminal.output import LogStanding, Output, say
 from eventstore.chain import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
 from eventstore.private import has_password, is_server
-from lifecycle.payload.event_types import UPCASTERS, VERSIONS
-from lifecycle.payload.shape import misfit
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS, misfit
 from service.errors import InvalidOption, NoRoot
 from service.root.disk import system_instant
 from service.root.root import WORKFLOW, Config, Root, open_root

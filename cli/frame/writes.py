@@ -31,7 +31,7 @@ def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> 
 
 def issue(context: typer.Context, options: WriteOptions, type_: str, **values: object) -> None:
     """Carry out the command that yields an event of a type; raises `InvalidPayload`."""
-    from lifecycle.rules.flat import payload_of
+    from lifecycle.rules.decide import payload_of
 
     write(context, options, payload_of(type_, values))
 

@@ -144,7 +144,7 @@ class Output:
         from dataclasses import replace
 
         from reconciler.files.freshness import unfit
-        from service.files.inspection import surroundings
+        from service.files.surroundings import surroundings
 
         path = self._root.path
         found = surroundings(self._root, state, self._log, seen)

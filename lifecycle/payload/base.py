@@ -12,8 +12,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from lifecycle.payload.event_types import type_of, version_of
-from lifecycle.payload.shape import VALUES
+from lifecycle.payload.event_types import VALUES, type_of, version_of
 from lifecycle.words.values import MAX_COUNT
 
 

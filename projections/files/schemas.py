@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lifecycle.payload.event_types import VERSIONS
-from lifecycle.rules.flat import model_of
+from lifecycle.rules.decide import model_of
 from lifecycle.state.status import Status
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from projections.words.text import schema_uri

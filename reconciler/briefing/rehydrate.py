@@ -18,7 +18,7 @@ from projections.words.came_about import Item, counts_of, line_of
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
-from service.files.inspection import surroundings
+from service.files.surroundings import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:

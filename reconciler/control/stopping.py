@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -33,7 +33,7 @@ from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
 from reconciler.verdict.table import Action, Name
-from service.root.identity import was_here
+from service.root.root import was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded

@@ -32,7 +32,7 @@ from reconciler.submission.fields import placed
 from reconciler.verdict import diagnosis
 from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.disk import utc_text
-from service.root.identity import original_of, was_here
+from service.root.root import original_of, was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded

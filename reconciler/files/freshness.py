@@ -217,7 +217,7 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
     attempt = stage.attempt
     if attempt is None or attempt.root == str(root.path):
         return True
-    from service.root.identity import was_here
+    from service.root.root import was_here
 
     return was_here(root, attempt.root, attempt.host)
 

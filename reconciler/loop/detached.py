@@ -32,7 +32,7 @@ from reconciler.host.program import is_held
 from reconciler.loop.agent import ended_by_itself, record_of, waited
 from reconciler.loop.ending import Interruption
 from service.errors import RootBusy
-from service.files.inspection import PAUSE
+from service.files.surroundings import PAUSE
 from service.root.disk import locked
 from service.root.root import Root
 

@@ -42,7 +42,7 @@ from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
-from service.files.inspection import PAUSE, edits
+from service.files.surroundings import PAUSE, edits
 from service.writing.amendments import check_edits_of_all
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome

@@ -16,7 +16,7 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import numbered
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
@@ -25,7 +25,7 @@ from reconciler.errors import EnvironmentNotReady
 from reconciler.files.described import check_pinned
 from service.consent.scripts import INIT
 from service.errors import AlreadyThere
-from service.files.inspection import SESSIONS
+from service.files.surroundings import SESSIONS
 from service.root.git import git
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome

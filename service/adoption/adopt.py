@@ -39,8 +39,7 @@ from service.adoption.versions import (
 )
 from service.errors import RootExists
 from service.root.disk import Clock, seen_from, sync_folder, utc_text, write_whole
-from service.root.identity import identity
-from service.root.root import Config, Root
+from service.root.root import Config, Root, identity
 from service.writing.initialise import (
     IMPORTED,
     claim_state,

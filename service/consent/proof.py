@@ -14,7 +14,6 @@ from eventstore.chain import canonical, digest
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
 from lifecycle.fold.evolve import version_after
-from lifecycle.rules.flat import payload_of
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.workflow import Amendment, Workflow
 
@@ -140,6 +139,7 @@ def objection(state: Workflow, approval: RecordedApproval) -> str | None:
     if wrong is not None:
         return wrong
     from lifecycle.rules.amendments import check_fits  # its rules are asked of an approval alone
+    from lifecycle.rules.decide import payload_of
 
     try:
         payload_of("amendment.approved", data)

@@ -33,7 +33,7 @@ from lifecycle.machines.soundness import misplaced
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported as imported_document
-from lifecycle.rules.flat import model_of
+from lifecycle.rules.decide import model_of
 from lifecycle.words.document import restore
 from lifecycle.words.values import problem
 from service.documents.bounds import bounded_lines

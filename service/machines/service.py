@@ -28,8 +28,7 @@ from service.machines.evidence import evidence, look
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, first_event, machines_in
 from service.root.disk import Clock, system_clock, utc_text
-from service.root.identity import Identity, check_place, known_identity, settled
-from service.root.root import Root, RootIs
+from service.root.root import Identity, Root, RootIs, check_place, known_identity, settled
 from service.writing.stream_writer import (
     PLAIN,
     StreamWriter,

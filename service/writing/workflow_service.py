@@ -33,8 +33,10 @@ from service.root.disk import (
     utc_text,
     write_whole,
 )
-from service.root.identity import (
+from service.root.root import (
     Identity,
+    Root,
+    RootIs,
     add_former,
     check_place,
     identity,
@@ -42,7 +44,6 @@ from service.root.identity import (
     settled,
     was_here,
 )
-from service.root.root import Root, RootIs
 from service.writing.stream_writer import (
     PLAIN,
     Planned,

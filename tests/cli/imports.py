@@ -31,7 +31,7 @@ READS: dict[str, list[str]] = {
     "why": ["why", "stage-2"],
     "rehydrate": ["rehydrate"],
 }
-#: Each with the models that it builds; a flat command (`lifecycle.payload.shape`) needs none.
+#: Each with the models that it builds; a flat command (`lifecycle.payload.event_types`) needs none.
 WRITES: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", "hi"], []),
     "append": (["append", "note.logged", "--data", '{"text": "hi"}'], []),

@@ -11,8 +11,7 @@ import pytest
 
 from reconciler.host.processes import host
 from service.errors import RootElsewhere
-from service.root.identity import check_place, identity, is_same
-from service.root.root import Root
+from service.root.root import Root, check_place, identity, is_same
 from tests.cli.support import Place, attempt_data, tree
 
 WRITES = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lifecycle.payload.event_types import VERSIONS
 from lifecycle.payload.models import Payload
-from lifecycle.rules.flat import model_of
+from lifecycle.rules.decide import model_of
 
 #: Event type → its model, of workflows and machines.
 EVERY = {type_: model_of(type_) for type_ in VERSIONS}

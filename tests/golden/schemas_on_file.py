@@ -17,7 +17,7 @@ from typing import Any
 from lifecycle.machines import payload as machine
 from lifecycle.payload import stage, workflow
 from lifecycle.payload.base import Payload
-from lifecycle.payload.shape import VALUES as SHAPES_OF_VALUES
+from lifecycle.payload.event_types import VALUES as SHAPES_OF_VALUES
 from projections.files.schemas import schemas
 
 _HERE = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def _fields(schema: Any) -> Iterator[str]:
 
 
 def _shape(schema: Any) -> str:  # noqa: C901 - one case for each form of a schema
-    """Return a schema in the letters that `lifecycle.payload.shape` reads."""
+    """Return a schema in the letters that `lifecycle.payload.event_types` reads."""
     asked = {key: one for key, one in schema.items() if key not in (*_WORDS, "default")}
     known = [name for name, one in SHAPES_OF_VALUES.items() if one == asked]
     if known:
@@ -102,7 +102,7 @@ def _shape(schema: Any) -> str:  # noqa: C901 - one case for each form of a sche
         case {"patternProperties": keyed, "type": "object", **rest} if not rest and len(keyed) == 1:
             pattern, value = next(iter(keyed.items()))
             return "{" + _shape({"pattern": pattern, "type": "string"}) + ">" + _shape(value) + "}"
-    raise AssertionError(f"no letters are known for {asked}; see lifecycle.payload.shape")
+    raise AssertionError(f"no letters are known for {asked}; see lifecycle.payload.event_types")
 
 
 if __name__ == "__main__":

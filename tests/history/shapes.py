@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.payload.models import Payload
-from lifecycle.rules.flat import model_of
+from lifecycle.rules.decide import model_of
 
 Schema = dict[str, Any]
 

@@ -14,7 +14,7 @@ from lifecycle.payload import models as payload
 from lifecycle.payload.base import AttemptPayload, Payload, StagePayload
 from lifecycle.payload.event_types import OF_MACHINES, STAGED, VERSIONS
 from lifecycle.protocol.behaviour import _RULES as RULES
-from lifecycle.rules.flat import model_of
+from lifecycle.rules.decide import model_of
 
 FAMILIES = ("stage", "workflow")
 BASES = (Payload, StagePayload, AttemptPayload)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.errors import InvalidPayload
-from lifecycle.rules.flat import FIELDS, flat, model_of, payload_of
+from lifecycle.rules.decide import FIELDS, flat, model_of, payload_of
 
 _VALUES = st.one_of(
     st.none(),

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import after, decide
-from lifecycle.rules.flat import payload_of
+from lifecycle.rules.decide import after, decide, payload_of
 from lifecycle.state.conditions import (
     affords,
     budget_of,

@@ -23,7 +23,7 @@ from reconciler.host import processes
 from reconciler.verdict.table import verdict
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
-from service.root.identity import identity
+from service.root.root import identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service

@@ -34,8 +34,7 @@ from service.machines.initialise import begin, make_root, make_way, root_at_plac
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
 from service.root.disk import system_clock, utc_text
-from service.root.identity import identity
-from service.root.root import Root
+from service.root.root import Root, identity
 from service.writing.stream_writer import WriteOptions
 
 #: A root, and whether it is there already.
