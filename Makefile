@@ -56,11 +56,12 @@ examples: $(VENV)/.app tools ## run the examples: R_g and D with LAMMPS, T_c of 
 	    plan.toml && \
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify figure
 
-check: $(VENV)/.dev ## formatting, lint, types, layers
+check: $(VENV)/.dev ## formatting, lint, types, layers, words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.house --phrases
 
 house: $(VENV)/.dev ## print the size of the house, and what stands in it twice
 	@$(BIN)/python -m tests.house

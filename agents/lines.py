@@ -81,7 +81,7 @@ _INSTEAD: dict[str, dict[str, Any]] = {
 
 
 def call_of(command: str, needs: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return the tool call that a command line stands for; None where it is not on offer.
+    """Return the tool call that a command line stands for; None if it is not on offer.
 
     ``needs``: words of the line that somebody has to replace, or what has to be there `before`.
     In the call they are names of arguments, which are left out of it.
@@ -136,7 +136,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _read(tool: Tool, route: Route, words: list[str]) -> dict[str, Any] | None:
-    """Return the fields that a command line of this route holds; None where it is of another."""
+    """Return the fields that a command line of this route holds; None if it is of another."""
     count = len(route.words)
     if tuple(words[:count]) != route.words:
         return None

@@ -102,7 +102,7 @@ class Face:
                 return await _end_of(running)
 
     async def _read(self, words: list[str], root: Path, environ: dict[str, str]) -> Ended:
-        """Carry out a read by a reader; None where all are busy, or where that died."""
+        """Carry out a read by a reader; None if all are busy, or where that died."""
         with anyio.move_on_after(_PATIENCE) as waited:
             await self._free.acquire()
         if waited.cancelled_caught:

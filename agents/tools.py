@@ -61,7 +61,7 @@ class Route(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool: its own fields, and for each ``action`` its routes; None where it has no actions.
+    """A tool: its own fields, and for each ``action`` its routes; None if it has no actions.
 
     ``decided_by``: the command with which a person decides of the ``amendment`` that it shows.
     ``destroys``: it may end or replace what is there; ``reaches_out``: it speaks to schedulers.

@@ -69,7 +69,7 @@ class Running:
             os.close(telling)
 
     def hear(self) -> CommandEnd | None:
-        """Wait for news, and return how the command ended; None where it has only begun."""
+        """Wait for news, and return how the command ended; None if it has only begun."""
         told = os.read(self.news, _TOLD.size)
         self._heard += told
         is_whole = len(self._heard) == _TOLD.size

@@ -118,7 +118,7 @@ def _spent(command: Sequence[str], folder: Path) -> float:
 
 
 def _opened(command: Sequence[str], folder: Path) -> int | None:
-    """How many files a process opens; None where no strace can say so."""
+    """How many files a process opens; None if no strace can say so."""
     if shutil.which("strace") is None:
         return None
     found = folder / "opened"

@@ -1,6 +1,6 @@
 """What reconciling many running stages costs: ``python -m benchmarks.reconcile [COUNT …]``.
 
-Three looks at each root: the first, which records what every attempt does; one where nothing has
+Three looks at each root: the first, which records what every attempt does; one if nothing has
 changed; one where every job has ended. Seconds of the whole and milliseconds a stage, of the
 clock and of this process's own work.
 """

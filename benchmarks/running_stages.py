@@ -1,7 +1,7 @@
 """A root with many running stages, each with the folder that a real attempt leaves.
 
 No job is started: the files are those of real ones, and the locks that monitors would hold are
-held by whoever looks.
+held by anyone who looks.
 """
 
 from __future__ import annotations

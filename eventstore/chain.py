@@ -83,7 +83,7 @@ class Schema:
     """The event types of a program.
 
     `versions` gives the current schema version of each type; `upcasters` lifts `data` of
-    (type, version) to version + 1; `misfit` says why the data of a type cannot be it, None where it
+    (type, version) to version + 1; `misfit` says why the data of a type cannot be it, None if it
     can. `unknown` is told of an event that the program does not know, which is set aside then;
     without it, such an event ends the reading.
     """

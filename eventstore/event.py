@@ -76,7 +76,7 @@ _PARTS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def fault(body: dict[str, Any]) -> str | None:
-    """What of an envelope is not as it must be, None where all is."""
+    """What of an envelope is not as it must be, None if all is."""
     try:
         if _is_usual(body):
             return None
@@ -112,7 +112,7 @@ def _is_usual(body: dict[str, Any]) -> bool:
 
 
 def set_aside(body: dict[str, Any], why: str) -> dict[str, Any]:
-    """The envelope of what is read in the place of an event that counts for nothing."""
+    """The envelope of what is read in the place of an event that is ignored."""
     actor = body.get("actor")
     times = [t for t in (body.get("recorded_at"), body.get("occurred_at")) if _is_moment(t)]
     recorded = times[0] if times else _NO_TIME
@@ -179,7 +179,7 @@ class RecordedEvent:
         self.body = body
 
     def aside(self, why: str) -> RecordedEvent:
-        """What is read in place of the event where it counts for nothing."""
+        """What is read in place of the event where it is ignored."""
         return RecordedEvent(self.position, self.hash, set_aside(self.body, why))
 
     #: Name of the stream.
@@ -229,7 +229,7 @@ class RecordedEvent:
         return f"RecordedEvent({self.stream}@{self.version} {self.type} #{self.position})"
 
 
-#: The time in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`, and the offset of whoever writes, `+HH:MM`: what
+#: The time in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`, and the writer's offset, `+HH:MM`: what
 #: is stored, as to make it of a `datetime` is a twentieth of an append.
 Instant = tuple[str, str]
 

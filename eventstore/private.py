@@ -67,7 +67,7 @@ def make_file(path: Path) -> None:
 def make_own_folder(path: Path) -> None:
     """Make a folder, and those above it that are missing, for their owner alone, as OpenSSH does.
 
-    Whoever may write in one of them could put another in its place.
+    Anyone who may write in one of them could put another in its place.
     """
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
@@ -183,7 +183,7 @@ def public(address: str) -> str:
 
 
 def without_login(address: str, login: str) -> str:
-    """The URL without its user where that is ``login``: the server takes whoever is logged in."""
+    """The URL without its user where that is ``login``: the server takes who is logged in."""
     found, at, host, query = _parts(address)
     if not at or found.partition(":")[0] != login:
         return address

@@ -245,7 +245,7 @@ class EventStore:
         return self._answer(known)
 
     def claim(self, command_id: str) -> Claim | None:
-        """The claim under which a command was recorded, None where none was."""
+        """The claim under which a command was recorded, None if none was."""
         known = self._known(command_id)
         return None if known is None else Claim(command_id, known.digest)
 
@@ -386,13 +386,13 @@ class EventStore:
         """Every row beside the events that is no claim and no refusal, of all streams.
 
         They change nothing, for a claim counts by the event it names and a refusal by what it
-        says. Yet somebody wrote them past us, and whoever looks at the log should know.
+        says. Yet somebody wrote them past us, and anyone who looks at the log should know.
         """
         from eventstore.verification import Finding, fault_of_claim, refused
 
         def stray(stream: Any, message: str) -> Finding:
             named = stream if isinstance(stream, str) else None
-            return Finding(named, None, None, "stray", f"{message}; it counts for nothing")
+            return Finding(named, None, None, "stray", f"{message}; it is ignored")
 
         for row in pages(self._fetch_rows, self._sql.claims, ""):
             why = fault_of_claim(row)

@@ -29,13 +29,13 @@ class StoredRow(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing wrong. `stream`, `version`, `position` are None where none can be named.
+    """One thing wrong. `stream`, `version`, `position` are None if none can be named.
 
     Kinds: altered (text and hash differ), misfiled (a column contradicts the text), malformed,
     undecodable, gap, unlinked (the link to the version before is wrong), order (position against
     version), anchor (the chain is whole but another than was known), cut_tail, missing (positions
     without an event), unclaimed (the event is sound, and its command could be carried out
-    again), set_aside (in its place, and counts for nothing: it cannot be what its type says),
+    again), set_aside (in its place, and is ignored: it cannot be what its type says),
     stray (a row beside the events that is no claim and no refusal, and changes nothing),
     foreign_rule (the database would do something of its own with what is appended), engine (the
     database file itself).
@@ -229,7 +229,7 @@ def fault_of_claim(row: tuple[Any, ...]) -> str | None:
 
 
 def _command_of(text: Any) -> str | None:
-    """The command of an event by its text; None where there is no text."""
+    """The command of an event by its text; None if there is no text."""
     if text is None:
         return None
     try:

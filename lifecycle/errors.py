@@ -246,7 +246,7 @@ class UnknownAmendment(LifecycleError):
     code = "unknown_amendment"
 
     def __init__(self, amendment: str, known: list[str], ineffective: Sequence[str] = ()) -> None:
-        """``ineffective`` tells of the rows about amendments that count for nothing."""
+        """``ineffective`` tells of the rows about amendments that are ignored."""
         super().__init__(
             "; ".join(
                 [

@@ -85,7 +85,7 @@ class State(Protocol):
 
 
 def why_not(draft: Workflow, event: Event) -> str | None:
-    """Return why an event means nothing in this state, None where it may mean something."""
+    """Return why an event means nothing in this state, None if it may mean something."""
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "session.started":
@@ -142,6 +142,6 @@ def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], Non
 
 
 def newest_aside(state: State, version: int) -> dict[str, Any] | None:
-    """Return what was set aside at a version, the last that was folded; None where nothing was."""
+    """Return what was set aside at a version, the last that was folded; None if nothing was."""
     last = state.set_aside[-1] if state.set_aside else None
     return last if last is not None and last["version"] == version else None

@@ -56,7 +56,7 @@ def sentence(event: RecordedEvent, state: Workflow) -> str:
     data = event.data
     aside = next((one for one in state.set_aside if one["version"] == event.version), None)
     if aside is not None:
-        return f"{event.type}: counts for nothing, {aside['why']}"
+        return f"{event.type}: is ignored, {aside['why']}"
     if event.type == "session.ended":
         return f"Session ended. Next: {data.get('next') or data.get('reason')}"
     if event.type == "cost.charged":
@@ -80,7 +80,7 @@ class PageRequest:
     values: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """Return a value, None where it is not given or empty."""
+        """Return a value, None if it is not given or empty."""
         return self.values.get(name, "").strip() or None
 
     def number(self, name: str) -> int | None:

@@ -41,7 +41,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class ServedRoot:
-    """One workflow: ``name`` is its id, ``root`` its folder, None where only its log is known."""
+    """One workflow: ``name`` is its id, ``root`` its folder, None if only its log is known."""
 
     name: str
     root: Path | None

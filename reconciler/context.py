@@ -48,7 +48,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
-    """What the files of an attempt tell about its submission; None or empty where they do not.
+    """What the files of an attempt tell about its submission; None or empty if they do not.
 
     ``host`` and ``boot_id`` are the monitor's machine, ``job_host`` and ``job_boot_id`` that of
     the jobs where it is another one.
@@ -108,7 +108,7 @@ _LOOK = 0.5
 
 
 class Say(Protocol):
-    """Takes a sentence for whoever watches, and what it is about: a stage, an attempt."""
+    """Takes a sentence for anyone who watches, and what it is about: a stage, an attempt."""
 
     def __call__(self, text: str, *, level: str = "info", **about: Any) -> None:
         """Say it; ``level`` is debug, info, warning or error."""
@@ -172,7 +172,7 @@ class Jobs:
         One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
         the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
         """
-        from reconciler.attempt import paths  # of no use where nothing runs
+        from reconciler.attempt import paths  # of no use if nothing runs
         from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 
         known = next((one for one in stage.attempts if one.id == id_), None)
@@ -217,7 +217,7 @@ class Jobs:
             yield
 
     def is_driven(self) -> bool | None:
-        """Say whether a loop drives the workflow now; None where its lock does not tell."""
+        """Say whether a loop drives the workflow now; None if its lock does not tell."""
         return is_held(self._loop)
 
     @property

@@ -40,7 +40,7 @@ settings.load_profile("untimed")
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let nothing that a test agrees to into the configuration of whoever runs the tests."""
+    """Let nothing that a test agrees to into the configuration of anyone who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
         yield
@@ -79,7 +79,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let no test keep anything in the state folder of whoever runs it."""
+    """Let no test keep anything in the state folder of anyone who runs it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         # Whether a test meets a kept state must not depend on the tests that ran before it here.

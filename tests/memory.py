@@ -21,7 +21,7 @@ _NAME = "wfctl-tests-"
 def stay_in_memory() -> Callable[[], None] | None:
     """Let temporary files lie in memory from now on; return how to remove them.
 
-    None where somebody chose a place with TMPDIR, or no place has room for a run.
+    None if somebody chose a place with TMPDIR, or no place has room for a run.
     """
     if "TMPDIR" in os.environ or not _is_fit(SHARED):
         return None

@@ -12,7 +12,7 @@ from hypothesis import is_hypothesis_test, settings
 
 #: Set to `all`, each property is tried on as many examples as it asks for.
 VARIABLE = "WFCTL_EXAMPLES"
-#: The day whose share is run, as a date; today where nobody set it. Workers are given the same.
+#: The day whose share is run, as a date; today if nobody set it. Workers are given the same.
 DAY = "WFCTL_DAY"
 _FEWEST, _PART = 5, 10
 

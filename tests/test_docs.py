@@ -120,7 +120,7 @@ _PLACE = re.compile(r"`([a-z_]+/[a-z\d_./-]*)`")
     ids=str,
 )
 def test_every_file_that_a_page_for_developers_names_is_there(page: Path) -> None:
-    """Whoever moves a file finds the pages that lead to it."""
+    """Anyone who moves a file finds the pages that lead to it."""
     named = {
         name for name in _PLACE.findall(page.read_text("utf-8")) if "." in name or name[-1:] == "/"
     }

@@ -120,7 +120,7 @@ def drawn_in(room: str) -> str:
 
 
 def test_every_error_stands_in_the_drawn_tree_of_its_room() -> None:
-    """Whoever handles errors reads the tree, and not all files."""
+    """Anyone who handles errors reads the tree, and not all files."""
     drawn = {room: drawn_in(room) for room in ROOMS}
     errors = errors_by_room().items()
     assert [name for room, own in errors for name in own if name not in drawn[room]] == []

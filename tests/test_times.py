@@ -41,5 +41,5 @@ def test_the_peak_of_each_worker_is_told(pytester: pytest.Pytester) -> None:
 
 
 def test_the_largest_stands_first() -> None:
-    """Whoever told it last."""
+    """Anyone who told it last."""
     assert memory_line({"gw0": 90, "gw1": 210}) == "peak memory: gw1 210 MB, gw0 90 MB"

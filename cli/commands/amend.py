@@ -217,9 +217,9 @@ def show(
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
         if amendment is None:
-            # A row that counts for nothing may be what is meant.
+            # A row that is ignored may be what is meant.
             aside = [
-                f"version {one['version']}, {one['type']!r:.80}, counts for nothing: {one['why']}"
+                f"version {one['version']}, {one['type']!r:.80}, is ignored: {one['why']}"
                 for one in state.set_aside
                 if str(one["type"]).startswith("amendment.")
             ]

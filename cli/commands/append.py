@@ -44,7 +44,7 @@ def append(
         if command.type in OF_A_LOOK:
             instead = "stage reuse" if command.type == "outputs.reused" else "reconcile"
             raise NoCommand(
-                f"{command.type} is recorded by whoever looked at the files or the job, and by "
+                f"{command.type} is recorded by anyone who looked at the files or the job, and by "
                 f"nobody's word; call `wfctl {instead}`, which looks",
                 type=command.type,
             )

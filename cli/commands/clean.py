@@ -52,7 +52,7 @@ def clean(
         if found and not (options.dry_run or yes):
             _ask(jobs, found)
         if found and not options.dry_run:
-            # What is gone is named, whoever dies in between.
+            # What is gone is named, no matter who dies in between.
             commands = [command(jobs.root, one) for one in found]
             jobs.tell(jobs.service.handle(*commands, options=options))
             for one in found:

@@ -33,7 +33,7 @@ def dispatch(
     def act(jobs: Jobs) -> Outcome:
         outcome: Outcome | None = None
         if has_results_kept(jobs.service.state().stage(stage)):
-            from reconciler.verification.reuse import taken  # of no use where nothing was computed
+            from reconciler.verification.reuse import taken  # of no use if nothing was computed
 
             outcome = taken(jobs, stage, sync=sync, options=options)
         if outcome is None and sync:

@@ -1,4 +1,4 @@
-"""``wfctl prove``: a file that shows where a result comes from, to whoever has a public key."""
+"""``wfctl prove``: a file that shows where a result comes from, to anyone who has a public key."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, flo
         check_report(jobs, given.report)
         check_edits_of_all(jobs.service)
         program = [sys.executable, "-P", "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
-        # Whoever starts the runner is whom its sessions are told by.
+        # Anyone who starts the runner is whom its sessions are told by.
         program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
         bounds = [f"{name}={value}" for name, value in limits.items()]
         line = [*program, "runner", "serve", *bounds, "--", *program, "run", *given.words()]

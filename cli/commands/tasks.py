@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Where = Annotated[Texts, option("--where", "'T>2'", "Only tasks of which it holds; several: all.")]
-#: Tasks that are listed where nobody says how many.
+#: Tasks that are listed if nobody says how many.
 _LISTED = 20
 
 
@@ -107,7 +107,7 @@ def counted(
 ) -> dict[str, int] | None:
     """Return how many tasks of a stage stand where: as the log says, or as the disk shows now.
 
-    None where nothing is known of any. What hinders a look at the disk hinders no answer.
+    None if nothing is known of any. What hinders a look at the disk hinders no answer.
     """
     from projections.words.came_about import counts_of
     from reconciler.errors import ReconcilerError

@@ -52,7 +52,7 @@ OF_AMENDMENTS = Wording()
 class PersonConsent:
     """How a person agrees under a policy (see `Consenter`).
 
-    ``trust``: whoever calls is believed. ``terminal``: a person types the answer on the controlling
+    ``trust``: every caller is believed. ``terminal``: a person types the answer on the controlling
     terminal, after the impact was shown there. ``signature``: an allowed signer's key signs the
     statement, now or beforehand (``made``); while nobody has agreed to the signers, a person says y
     at a terminal too. ``typed`` is the command that the person typed at a terminal, and agreed by;

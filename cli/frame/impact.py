@@ -39,7 +39,7 @@ def told(question: AmendmentQuestion) -> str:
 
 
 def foreseen(sight: Foresight) -> list[str]:
-    """Return what an approval leaves behind, a line each; nothing where it is nothing."""
+    """Return what an approval leaves behind, a line each; nothing if it is nothing."""
     lines = []
     if sight.blocked:
         lines.append(f"Blocked for good: {', '.join(sight.blocked)}")

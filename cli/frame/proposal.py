@@ -100,7 +100,7 @@ def _of_one(
 
 
 def value_at(target: Any, path: str) -> Any:
-    """Return what is at a dotted path now, None where nothing is."""
+    """Return what is at a dotted path now, None if nothing is."""
     field_, *keys = path.split(".")
     found = getattr(target, field_, None)
     for key in keys:

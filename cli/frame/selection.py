@@ -122,7 +122,7 @@ def own_form(brief: int | None, others: dict[str, object]) -> None:
 
 
 def field(record: Record, name: str) -> Any:
-    """Return what stands at a dotted name, None where nothing does."""
+    """Return what stands at a dotted name, None if nothing does."""
     value: Any = record
     for step in name.split("."):
         value = value.get(step) if isinstance(value, dict) else None

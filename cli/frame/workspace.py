@@ -190,7 +190,7 @@ def require_checked(settings: Settings) -> None:
 def opened(root: Root, *, read_only: bool, as_is: bool = False, strict: bool = False) -> EventStore:
     """Open the root's log; ``as_is``: its rows are read unchecked, and that is said.
 
-    Whoever only reads is shown the log without the events that this program does not know, and
+    Anyone who only reads is shown the log without the events that this program does not know, and
     that is said; ``strict``: they end the command, as they do where something is written.
     """
     from eventstore.engine import open_log

@@ -27,7 +27,7 @@ _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 class LogStanding(NamedTuple):
-    """Where a log stands, as ``_meta`` says it; all None where it holds nothing."""
+    """Where a log stands, as ``_meta`` says it; all None if it holds nothing."""
 
     workflow: str | None = None
     version: int | None = None

@@ -13,7 +13,7 @@ from lifecycle.state.workflow import Stage, Workflow
 
 #: Seconds between two forms of the living line.
 _LIVE = 1.0
-#: Seconds before the first line where nobody looks at a terminal, and at most between two.
+#: Seconds before the first line if nobody looks at a terminal, and at most between two.
 _FIRST, _LONGEST = 30.0, 1800.0
 #: Stages that are told of at a time.
 _SHOWN = 3

@@ -161,7 +161,7 @@ def record_in_turn(
 ) -> Committed | None:
     """Insert and commit in the transaction that took the stream's turn, once the log's is taken.
 
-    None where the head that was seen in the turn is not the stream's. Raises EventIdReused,
+    None if the head that was seen in the turn is not the stream's. Raises EventIdReused,
     CommandConflict, InvalidData.
     """
     try:

@@ -131,7 +131,7 @@ def reader(path: Path, wait: float) -> sqlite3.Connection:
     """A connection to read through, which changes nothing on disk where that is possible.
 
     A shared-memory file that is there is opened for reading only. Without one, SQLite makes it;
-    on a read-only file system, where nobody writes, the file is taken as it is.
+    on a read-only file system, if nobody writes, the file is taken as it is.
     """
     return _proved(unidentified_reader(path, wait), lambda c: identify(c, path))
 

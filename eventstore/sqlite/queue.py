@@ -29,7 +29,7 @@ _STUCK = 5.0
 
 
 def turn_of(path: Path) -> Path:
-    """The file that whoever appends to the database at `path` holds."""
+    """The file that anyone who appends to the database at `path` holds."""
     return path.with_name(path.name + "-lock")
 
 
@@ -126,7 +126,7 @@ class WriterLock(_LockFile):
                 self._queue.release()
 
     def _was_left(self, end: float) -> bool:
-        """Hold the turn if whoever has it makes no more use of it."""
+        """Hold the turn if anyone who has it makes no more use of it."""
         end = min(time.monotonic() + _TURN, end)
         while time.monotonic() < end:
             if self.is_free():

@@ -174,7 +174,7 @@ class SoundPart:
 
 
 def _stream_of(raw: Raw) -> str | None:
-    """The stream that an event's text names, None where it is no envelope that fits its columns."""
+    """The stream that an event's text names, None if it is no envelope that fits its columns."""
     try:
         body = orjson.loads(raw.text)
         named = (body["stream"], body["event_id"], body["type"], body["recorded_at"])

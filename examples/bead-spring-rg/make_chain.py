@@ -36,7 +36,7 @@ def grow(beads: int, dice: random.Random) -> list[Bead]:
 
 
 def next_bead(chain: list[Bead], dice: random.Random) -> Bead | None:
-    """Return a free place one bond from the chain's end, None where none was found."""
+    """Return a free place one bond from the chain's end, None if none was found."""
     for _ in range(DRAWS):
         (x, y, z), (dx, dy, dz) = chain[-1], direction(dice)
         place = (x + BOND * dx, y + BOND * dy, z + BOND * dz)

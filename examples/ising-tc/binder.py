@@ -62,7 +62,7 @@ def parabola(points: Curve) -> Callable[[float], float]:
 
 
 def crossing(difference: Callable[[float], float], left: float, right: float) -> float | None:
-    """Return where a function changes its sign, by halving; None where it does not."""
+    """Return where a function changes its sign, by halving; None if it does not."""
     rises = difference(left) < 0
     if rises == (difference(right) < 0):
         return None

@@ -384,7 +384,7 @@ def _check_attempts(state: Machine, tasks: Tasks, id_: str, used: int) -> None:
 
 
 def _claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> Decision:
-    """Give a task to who asks, where nobody holds it; or renew what who asks holds."""
+    """Give a task to who asks, if nobody holds it; or renew what who asks holds."""
     _check_claimable(state, command.task)
     held = state.leases.get(command.task)
     own = held if held is not None and not held.is_against(now.caller, now.at) else None

@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 
 def update(state: Machine, command: p.MachineUpdated, now: Asked) -> list[Payload]:
-    """Accept new values for fields; nothing where each field has its value already."""
+    """Accept new values for fields; nothing if each field has its value already."""
     trial = state.draft()
     for change in command.changes:
         steps = writable(change.path)

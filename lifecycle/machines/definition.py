@@ -94,7 +94,7 @@ class Phase(_Part):
 
     @property
     def due_seconds(self) -> int | None:
-        """After how many seconds progress is late, None where it never is."""
+        """After how many seconds progress is late, None if it never is."""
         if isinstance(self.due, str):
             found = span(self.due)
             return int(found.total_seconds()) if found is not None else None

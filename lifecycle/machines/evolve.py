@@ -289,7 +289,7 @@ def _drift_closed(draft: Machine, event: Event) -> None:
 
 
 def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
-    """Return why a recorded change of phase counts for nothing, None if it counts.
+    """Return why a recorded change of phase is ignored, None if it counts.
 
     It must be a way of the definition, and the approvals that the way asks for must have been
     given, for the values that the fields have. What else a guard asks for was looked at when the

@@ -411,7 +411,7 @@ def parts(guard: Guard | None) -> Iterator[Guard]:
 
 
 def path_of(condition: Guard) -> str | None:
-    """Return the field that a condition looks at, None where it looks at none."""
+    """Return the field that a condition looks at, None if it looks at none."""
     match condition:
         case Present(present=path) | Equals(field=path) | HasCommit(commit=path):
             return path

@@ -115,7 +115,7 @@ class Asked(NamedTuple):
 class Lease:
     """Who has claimed a task, as kind:name, and until when (UTC).
 
-    Whoever shows the ``handle`` is the claimer: many sessions have one name. A claim of a time that
+    Who shows the ``handle`` is the claimer: many sessions have one name. A claim of a time that
     gave none is its name's.
     """
 
@@ -135,7 +135,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Handoff:
-    """What a checkpoint says to whoever comes next."""
+    """What a checkpoint says to anyone who comes next."""
 
     summary: str
     next: list[str]
@@ -186,7 +186,7 @@ class Machine:
     task_earlier: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Task → the last lease of it, until that is released or the task is done.
     leases: dict[str, Lease] = field(default_factory=dict)
-    #: Events that count for nothing, as they cannot be what their type says: ``version``, ``type``,
+    #: Events that are ignored, as they cannot be what their type says: ``version``, ``type``,
     #: ``why``.
     set_aside: list[Document] = field(default_factory=list)
 

@@ -144,7 +144,7 @@ class MachineTaskClaimed(Payload):
     seconds: Annotated[int, Field(ge=1, le=2_592_000)] = 1_800
     renew: bool = False  # decided: the claim of who asks goes on
     by: str | None = None  # decided: who asks, as kind:name
-    handle: str | None = None  # decided: whoever shows it holds the task
+    handle: str | None = None  # decided: anyone who shows it holds the task
     until: str | None = None  # decided: UTC
     before: str | None = None  # decided: whose claim had run out
 
@@ -175,10 +175,10 @@ class MachineApproved(Payload):
     approved_by: str = "user"
     proof: Document = Field(default_factory=dict)
     #: What the person saw: the files that the ways out of the phase ask for, those that ``fields``
-    #: name, and the one chosen, each with its SHA-256 in hex. None where an older version
+    #: name, and the one chosen, each with its SHA-256 in hex. None if an older version
     #: recorded none.
     files: dict[str, str] | None = None
-    #: The fields that it is of, each with its value. None where an older version recorded none.
+    #: The fields that it is of, each with its value. None if an older version recorded none.
     fields: Document | None = None
 
 

@@ -70,7 +70,7 @@ def near(name: str, names: Iterable[str]) -> str | None:
 
 
 def meant(name: object, names: Iterable[str]) -> str:
-    """Return the question whether the nearest name is meant, nothing where none is near."""
+    """Return the question whether the nearest name is meant, nothing if none is near."""
     nearest = near(str(name), names)
     return f"; is {nearest} meant?" if nearest is not None else ""
 

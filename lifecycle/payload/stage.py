@@ -83,7 +83,7 @@ class AttemptStarted(StagePayload):
     #: Files that it goes on from, where the job finds them, and the attempt that left them.
     carried: list[FileDigest] = []
     carried_from: AttemptId | None = None
-    #: What its jobs are given here; nothing where they run on another machine.
+    #: What its jobs are given here; nothing if they run on another machine.
     environment: JobEnvironment | None = None
     #: Python files that a script would import by their place: path → SHA-256 in hex.
     beside: dict[str, str] | None = None
@@ -194,7 +194,7 @@ class StageFailed(StagePayload):
 
     ``output`` is what the line was found in, whole as far as it was kept, such as a traceback.
     ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
-    line that shows it. None where nobody looked. ``stop``: its attempt is to be ended where
+    line that shows it. None if nobody looked. ``stop``: its attempt is to be ended where
     it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed.
     """
 

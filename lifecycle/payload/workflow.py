@@ -68,7 +68,7 @@ class LineImported(Payload):
     #: Whether a newline ends it; only the last line of a file may lack it.
     ended: bool = True
     text: str
-    #: The time as it was typed; None where the line has none.
+    #: The time as it was typed; None if the line has none.
     typed_at: str | None = None
     line: Whole
     count: Whole = 1

@@ -107,7 +107,7 @@ def _values(state: Workflow, stage: Stage, scripts: str) -> Iterator[str]:
 
 
 def _names(state: Workflow, stage: Stage) -> set[str] | None:
-    """Return the names that have a value for a stage's command; None where a file holds them."""
+    """Return the names that have a value for a stage's command; None if a file holds them."""
     own = {
         name
         for name, value in own_parameters(stage.parameters).items()

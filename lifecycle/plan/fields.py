@@ -32,7 +32,7 @@ WORDS_OF_WORKFLOW: dict[str, str] = {
     "workflow_plan": "A document of yours, as a path relative to the root.",
     "session_config": "session_budget (6), stage_weights, autonomous (false).",
     "default_backend": "The profile of stages that name none: local.",
-    "backend_profiles": "Where and how jobs run, by name; local is there where nothing is said.",
+    "backend_profiles": "Where and how jobs run, by name; local is there if nothing is said.",
     "stages": "The stages, in the order in which they are tried.",
 }
 WORDS_OF_STAGE: dict[str, str] = {
@@ -77,8 +77,8 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "task_verify": "Of a sweep: a shell command that judges one task, in its folder: exit code 0 "
     "means that the task is done. Another one judges what is there and computes nothing.",
     "task_retries": "Of a sweep: how often a task that failed is tried again within one attempt.",
-    "tolerate": "Of a sweep: the share of tasks that may fail, such as 0.02; 0 where nobody says.",
-    "at_once": "Of a sweep: how many tasks run at the same time; 8 where nobody says.",
+    "tolerate": "Of a sweep: the share of tasks that may fail, such as 0.02; 0 if nobody says.",
+    "at_once": "Of a sweep: how many tasks run at the same time; 8 if nobody says.",
     "metrics": "Of a sweep: numbers of each task by name: a JSON file in its folder and a pointer "
     'into it, such as {"m": "fit.json#/m"}. They are columns of tasks.csv.',
 }

@@ -85,7 +85,7 @@ class _State(_Part):
 
 
 def problems(document: Any) -> list[Problem]:
-    """Return why a decoded ``workflow-state.json`` cannot be taken over, empty where it can."""
+    """Return why a decoded ``workflow-state.json`` cannot be taken over, empty if it can."""
     if not isinstance(document, dict):
         return [("", f"expected an object, found {type(document).__name__}")]
     try:

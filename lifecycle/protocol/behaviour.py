@@ -1,7 +1,7 @@
 """The protocol of a staged workflow, as its promises say it: could a log have come about?
 
 It says the promises in docs/ and imports none of the rules or folds beside it, so that a fault in
-one is seen by the other. Whoever wrote it had read those rules: a promise that both misread is not
+one is seen by the other. Its author had read those rules: a promise that both misread is not
 seen. It knows less: what an approval is bound to, and how often a stage may be retried, is not its
 matter.
 """

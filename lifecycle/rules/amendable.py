@@ -163,7 +163,7 @@ def _within(before: Any, keys: list[str], value: Any) -> Any:
 
 
 def replanned(state: Workflow, plan: Workflow, reason: str | None) -> p.AmendmentProposed | None:
-    """Return the amendment that makes a workflow what ``plan`` says; None where it is already.
+    """Return the amendment that makes a workflow what ``plan`` says; None if it is already.
 
     ``plan`` is the workflow that would begin with the plan. Raises `InvalidAmendment` with every
     field that no amendment changes, or not together with the others.

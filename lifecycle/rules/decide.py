@@ -68,7 +68,7 @@ class Flat:
 
 
 def flat(type_: str, data: dict[str, Any]) -> Flat | None:
-    """Return a command by its shape; None where only the model can say what it is."""
+    """Return a command by its shape; None if only the model can say what it is."""
     names = FIELDS.get(type_)
     if names is None or not _FLAT.issuperset(map(type, data.values())):
         return None
@@ -272,7 +272,7 @@ def _of_failed(state: Workflow, stage: Stage) -> list[Payload]:
 
 
 def require_recordable(planned: Iterable[Payload], before: State | None, after: State) -> None:
-    """Raise `InvalidPayload` for an event that would count for nothing, or that is too large.
+    """Raise `InvalidPayload` for an event that would be ignored, or that is too large.
 
     ``before`` and ``after`` are the states around the planned events.
     """
@@ -363,7 +363,7 @@ def _create(command: Payload) -> Decision:
             f"there is no workflow in this stream yet; `wfctl init PLAN` makes one. {LOST}",
             type=command.type,
         )
-    # Whoever begins it, and by whatever command: under `trust` alone nobody need agree to the plan.
+    # No matter who begins it, and how: under `trust` alone nobody need agree to the plan.
     return [command.model_copy(update={"proposed": command.consent != "trust"})]
 
 

@@ -34,7 +34,7 @@ class Impact:
     affected: tuple[str, ...] = ()
     #: Stages that become invalidated: completed ones, and any that rests on what runs again.
     invalidated: tuple[str, ...] = ()
-    #: Stages under way that are stopped: stage → attempt, None where none was started.
+    #: Stages under way that are stopped: stage → attempt, None if none was started.
     stopped: Mapping[str, str | None] = field(default_factory=dict)
     #: Stage → the folder that its outputs are kept as before it runs again.
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -320,7 +320,7 @@ class Foresight:
 
     #: Stages that could never run again: they rest on one that is taken out.
     blocked: tuple[str, ...] = ()
-    #: Stage that is computed again → how long it took before; None where it never ended.
+    #: Stage that is computed again → how long it took before; None if it never ended.
     again: tuple[tuple[str, float | None], ...] = ()
     #: Completed stages whose results go on to count.
     results_kept: tuple[str, ...] = ()
@@ -366,7 +366,7 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
 
 
 def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iterator[TasksAhead]:
-    """Yield what becomes of the tasks of a sweep; nothing where a file names its points."""
+    """Yield what becomes of the tasks of a sweep; nothing if a file names its points."""
     maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return

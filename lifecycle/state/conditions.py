@@ -155,7 +155,7 @@ def _by(stage: Stage, why: str, command: str, *needs: str) -> Hindrance:
 
 
 def hindrances(state: Workflow) -> list[Hindrance]:
-    """Return everything that waits for somebody, decisions first; empty where nothing does.
+    """Return everything that waits for somebody, decisions first; empty if nothing does.
 
     A stage that is held back by one that is named itself is not.
     """

@@ -74,7 +74,7 @@ BLOCKING = frozenset({Status.FAILED, Status.SKIPPED})
 
 
 def transition(source: Status, target: Status) -> StatusChange | None:
-    """Return the table's row for a pair of statuses, None where it holds none."""
+    """Return the table's row for a pair of statuses, None if it holds none."""
     return _BY_PAIR.get((source, target))
 
 

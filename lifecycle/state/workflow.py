@@ -63,10 +63,10 @@ class Attempt:
     #: The files that it goes on from, as `FileDigest` has them, and the attempt that left them.
     carried: list[dict[str, Any]] = field(default_factory=list)
     carried_from: str | None = None
-    #: What its jobs were given, as `JobEnvironment` has it; None where nobody knows.
+    #: What its jobs were given, as `JobEnvironment` has it; None if nobody knows.
     environment: dict[str, Any] | None = None
     #: Python files that a script would import by their place, as they were when it started; None
-    #: where nobody looked.
+    #: if nobody looked.
     beside: dict[str, str] | None = None
     #: The amendment that changed what the attempt had been started from.
     outdated_by: str | None = None
@@ -74,7 +74,7 @@ class Attempt:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     #: The files that it left, as `LeftFile` has them.
     left: list[dict[str, Any]] = field(default_factory=list)
-    #: The digest of what it was started from, as `basis_of` has it; empty where nobody knows.
+    #: The digest of what it was started from, as `basis_of` has it; empty if nobody knows.
     basis: str = ""
     #: Its outputs as they were verified, as `FileDigest` has them.
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -178,7 +178,7 @@ class Stage:
 
     @property
     def error(self) -> str | None:
-        """Why it is failed; None where it is not: ``last_error`` stays when it goes on."""
+        """Why it is failed; None if it is not: ``last_error`` stays when it goes on."""
         return self.last_error if self.status is Status.FAILED else None
 
     @property
@@ -330,13 +330,13 @@ class Workflow:
     extra: dict[str, Any] = field(default_factory=dict)
     #: Files that the definition runs, as they were when a person last approved a change.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: The last version of the log that was imported with the workflow; 0 where none was.
+    #: The last version of the log that was imported with the workflow; 0 if none was.
     import_end: int = 0
     #: The document as it was imported: what nothing has changed since is shown as it came.
     source: dict[str, Any] | None = None
     #: The letters of its numbers, by pointer, where they are not the usual ones.
     spelling: dict[str, str] = field(default_factory=dict)
-    #: Events that count for nothing, as they cannot be what their type says: ``version``, ``type``,
+    #: Events that are ignored, as they cannot be what their type says: ``version``, ``type``,
     #: ``why``.
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 

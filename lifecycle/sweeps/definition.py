@@ -27,7 +27,7 @@ _OF_ANY = frozenset({"verify", "expected_seconds", "bring_back_limit", "carry"})
 HOW_RUN = frozenset({"at_once", "resource_overrides"})
 #: Parameters of a sweep by which each of its tasks is judged.
 _JUDGING = ("task_verify", "metrics")
-#: Tasks that run at once where nobody says how many.
+#: Tasks that run at once if nobody says how many.
 AT_ONCE = 8
 _OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
 #: Parameters of a stage that mean nothing for one with a map.

@@ -49,7 +49,7 @@ def stage_number(id_: str) -> int | None:
 
 
 def unfit_for_stage(id_: str) -> str | None:
-    """Return why no stage can be called so, though it is spelled as one; None where it can."""
+    """Return why no stage can be called so, though it is spelled as one; None if it can."""
     from lifecycle.words.document import WORKFLOW_FIELDS
 
     if id_.lower() in _TAKEN or id_.lower() in WORKFLOW_FIELDS:
@@ -131,7 +131,7 @@ _FLAT = frozenset({str, int, float, bool, type(None)})
 
 
 def excess(type_: str, data: Mapping[str, Any]) -> str | None:
-    """Return which value of an event's data is out of bounds, None where none is."""
+    """Return which value of an event's data is out of bounds, None if none is."""
     if type_ == "tasks.observed" and (why := misplaced(data)) is not None:
         return why
     if not _FLAT.issuperset(map(type, data.values())) and _is_deep(data, MAX_DEPTH):
@@ -157,7 +157,7 @@ def misplaced(data: Mapping[str, Any]) -> str | None:
 
 
 def too_much(type_: str, data: Mapping[str, Any]) -> str | None:
-    """Return what of an event is too large to be written, None where nothing is.
+    """Return what of an event is too large to be written, None if nothing is.
 
     What is read is not held to it: an older log may have more.
     """
@@ -224,13 +224,13 @@ def cause_of(*texts: str) -> str | None:
     """Return the line that tells what went wrong, of texts of which the first says most.
 
     The words of an exception come before the ``ERROR:`` of a solver, and these before the last line
-    of all; None where nothing was written.
+    of all; None if nothing was written.
     """
     return stated_in(*texts) or next((lines[-1] for lines in map(_lines, texts) if lines), None)
 
 
 def stated_in(*texts: str) -> str | None:
-    """Return the line in which a program says itself what went wrong; None where no line does."""
+    """Return the line in which a program says itself what went wrong; None if no line does."""
     found = (find(lines) for find in (_raised, _told) for lines in map(_lines, texts))
     return next((line[:_LONGEST] for line in found if line), None)
 

@@ -1,7 +1,7 @@
 """``prov``: W3C PROV as PROV-JSON (the W3C member submission of 2013).
 
 Entities are files by content and the versions of the plan; activities are attempts and amendments;
-agents are whoever acted. An approved amendment makes a new version of the plan, which is a
+agents are anyone who acted. An approved amendment makes a new version of the plan, which is a
 revision of the one before.
 """
 

@@ -184,7 +184,7 @@ class _Crate:
         )
 
     def _agent(self, actor: Actor | None) -> Iterator[Entity]:
-        """Tell of whoever acted, if nobody did before."""
+        """Tell of anyone who acted, if nobody did before."""
         if actor is not None and self._is_new(_agent_id(actor)):
             kind = "Person" if actor.kind == "user" else "SoftwareApplication"
             yield _entity(_agent_id(actor), kind, str(actor))

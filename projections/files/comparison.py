@@ -24,7 +24,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """A name, and its value on each side, None where a side has none."""
+    """A name, and its value on each side, None if a side has none."""
 
     kind: str
     name: str
@@ -57,7 +57,7 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
 def side_of_attempt(
     name: str, steps: Iterable[tuple[RecordedEvent, Workflow]], stage: str, attempt: str
 ) -> ComparedSide | None:
-    """Return an attempt with the parameters that it ran with; None where there is no such one."""
+    """Return an attempt with the parameters that it ran with; None if there is no such one."""
     side = None
     for event, state in steps:
         if event.data.get("stage") != stage:

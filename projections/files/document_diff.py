@@ -79,7 +79,7 @@ def _apply(holder: dict[str, Any], difference: FieldDifference) -> None:
 
 
 def _stages(document: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the stages by their ids, None where they cannot be told apart."""
+    """Return the stages by their ids, None if they cannot be told apart."""
     entries = document.get("stages")
     if not isinstance(entries, list):
         return None
@@ -162,7 +162,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def at(value: Any, path: Path) -> Any:
-    """Return what stands at a path, `ABSENT` where nothing does."""
+    """Return what stands at a path, `ABSENT` if nothing does."""
     for key in path:
         if not isinstance(value, dict) or key not in value:
             return ABSENT
@@ -173,7 +173,7 @@ def at(value: Any, path: Path) -> Any:
 def path_of(known: Any, name: str) -> Path:
     """Return the path that a name means in a tree; keys may hold dots themselves.
 
-    Where nothing is known by it, every dot parts two keys.
+    If nothing is known by it, every dot parts two keys.
     """
     if not isinstance(known, dict):
         return tuple(name.split("."))

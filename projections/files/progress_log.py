@@ -51,7 +51,7 @@ class LogPiece(NamedTuple):
 
 
 def piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
-    """Return what the event adds to the file, None where that is nothing.
+    """Return what the event adds to the file, None if that is nothing.
 
     ``after`` is the state once the event was folded in.
     """
@@ -96,7 +96,7 @@ def external_bytes(data: dict[str, Any]) -> bytes:
 
 
 def line(event: RecordedEvent, after: Workflow) -> str | None:
-    """Return the event's line with its newline, None where it has none.
+    """Return the event's line with its newline, None if it has none.
 
     ``after`` is the state once the event was folded in.
     """
@@ -351,5 +351,5 @@ _MESSAGES: dict[str, str | Message] = {
     ),
     "cost.charged": _charged,
     "drift.detected": _drift,
-    SET_ASIDE: "WARNING: an event counts for nothing: {type!r:.80}, {why}",
+    SET_ASIDE: "WARNING: an event is ignored: {type!r:.80}, {why}",
 }

@@ -40,7 +40,7 @@ class Told:
     sessions: Sequence[SessionRecord]
     amendments: Sequence[Mapping[str, Any]]
     head: str
-    #: What a look at the files found; None where nobody looked.
+    #: What a look at the files found; None if nobody looked.
     seen: Seen | None = None
 
 

@@ -103,7 +103,7 @@ Step = TypeVar("Step", bound=tuple[RecordedEvent, Workflow])
 
 
 def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[Step]:
-    """Yield the steps on, with what they say taken into ``found``: for whoever reads them too."""
+    """Yield the steps on, with what they say taken into ``found``: for another reader."""
     for step in steps:
         event = step[0]
         stage = event.data.get("stage")
@@ -219,7 +219,7 @@ class StageSummary:
             return "taken over from an imported record, and verified by nothing"
         if self.checks:
             return f"{self.checks} checks passed" if self.checks > 1 else "1 check passed"
-        return f"on the word of {self.judged_by or 'whoever completed it'}"
+        return f"on the word of {self.judged_by or 'anyone who completed it'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def _doubts(state: Workflow, results: Mapping[str, StageResult]) -> Iterator[str
             if kind == "adopted":
                 yield f"{id_}: results taken over as they are: {text}"
     for aside in state.set_aside:
-        yield f"version {aside['version']} of the log counts for nothing: {aside['why']}"
+        yield f"version {aside['version']} of the log is ignored: {aside['why']}"
 
 
 def _decisions(state: Workflow) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Under which name and version the checkpoint of the history's tables is stored.
 
-Whoever only asks whether there is one loads no tables for it.
+Anyone who only asks whether there is one loads no tables for it.
 """
 
 from __future__ import annotations

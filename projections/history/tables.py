@@ -14,7 +14,7 @@ from sqlalchemy.types import TypeEngine
 #: Names in the order of their bytes on every engine, as in the tables of the log.
 _NAME = Text().with_variant(Text(collation="C"), "postgresql")
 
-#: What ends the name of a column → its type; text where nothing does.
+#: What ends the name of a column → its type; text if nothing does.
 _KINDS: dict[str, TypeEngine[Any]] = {"stream": _NAME, "#": BigInteger(), ".": Double()}
 
 history = MetaData()

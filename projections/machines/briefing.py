@@ -22,7 +22,7 @@ _CUTS = tuple((max(int(8_000 * 0.7**n), 12), max(int(800 * 0.7**n), 1)) for n in
 _WORTH = {"handoff": 4, "resume": 4, "phase": 4, "blockers": 2, "drift": 2}
 #: A command in a text: to the end of its quotes, else of its line.
 _COMMAND = re.compile(r"`wfctl [^`]*`|wfctl [^`\n]*")
-#: Parts that are left out last, where nothing else helps.
+#: Parts that are left out last, if nothing else helps.
 _SPARED = frozenset({"v", "workflow", "nextAction", "cut"})
 
 

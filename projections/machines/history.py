@@ -58,7 +58,7 @@ def _claimed(data: Data) -> str:
     did = "renewed" if data["renew"] else "claimed"
     until = f" until {data['until'][:19]}Z" if data["until"] else ""
     before = f", after the claim of {data['before']} had run out" if data["before"] else ""
-    return f"{data['task']}: {did} by {data['by'] or 'whoever asks'}{until}{before}"
+    return f"{data['task']}: {did} by {data['by'] or 'anyone who asks'}{until}{before}"
 
 
 def _released(data: Data) -> str:

@@ -18,7 +18,7 @@ def machine_actions(
 ) -> list[NextAction]:
     """Return what may be done from here, what is open first.
 
-    ``changed`` are the files of the machine that others changed, where nobody recorded it yet.
+    ``changed`` are the files of the machine that others changed, if nobody recorded it yet.
     """
     id_ = machine.id
     edited = [(drift.file, "by hand") for drift in machine.drifts]

@@ -48,7 +48,7 @@ class Surroundings:
     somebody changed by hand and nobody decided on, by stage; under None those of the whole
     workflow. ``scripts`` are pinned files that are others now. ``session`` says why the last
     session could not begin. ``beneath`` are results that differ, of stages that others build on
-    now; ``seen`` is what a look at all files found, None where nobody looked.
+    now; ``seen`` is what a look at all files found, None if nobody looked.
     """
 
     driven: bool = False
@@ -77,7 +77,7 @@ def built_on(state: Workflow) -> list[str]:
 
 
 def bar(state: Workflow, stage: Stage, around: Surroundings) -> Bar | None:
-    """Return what keeps a stage that is due from its start; None where nothing does."""
+    """Return what keeps a stage that is due from its start; None if nothing does."""
     return next(_bars(state, stage, around), None)
 
 
@@ -187,7 +187,7 @@ _ALONE = Surroundings()
 
 
 def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAction]:
-    """Return what leads on, the most urgent first; nothing where there is nothing to do."""
+    """Return what leads on, the most urgent first; nothing if there is nothing to do."""
     found = [*_decisions(state, waits(state, around.seen))]
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed; this is it")]

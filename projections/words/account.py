@@ -1,6 +1,6 @@
 """The one account of a workflow: what is stale, changed, undecided, failed, waits, came about how.
 
-Made of the state and of what a look at the root found; whoever tells of any of it reads it here.
+Made of the state and of what a look at the root found; anyone who tells of any of it reads it here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Deviation:
     path: str
     kind: str
     since: str
-    #: Seconds after that at which the file was last touched; None where it is not there.
+    #: Seconds after that at which the file was last touched; None if it is not there.
     after: float | None = None
 
     @property
@@ -93,7 +93,7 @@ class Seen(NamedTuple):
 
     @property
     def edited(self) -> list[str]:
-        """The files that others changed, where nobody recorded it yet."""
+        """The files that others changed, if nobody recorded it yet."""
         return [file for file, text in self.files.items() if text == EDITED]
 
 

@@ -129,7 +129,7 @@ def age(moment: str, now: str) -> int:
 
 
 def seconds(start: str | None, end: str | None) -> float | None:
-    """Return the seconds between two times, None where one is unknown or typed another way."""
+    """Return the seconds between two times, None if one is unknown or typed another way."""
     try:
         found = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
     except (TypeError, ValueError):

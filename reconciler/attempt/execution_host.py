@@ -81,7 +81,7 @@ def checked(given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def of(attempt: AttemptPaths) -> ExecutionHost:
-    """Return the machine of a prepared attempt; a local shell where nothing is written down.
+    """Return the machine of a prepared attempt; a local shell if nothing is written down.
 
     Raises DamagedAttempt where what is written down cannot be read, and no copy is left.
     """

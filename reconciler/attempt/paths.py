@@ -137,7 +137,7 @@ class AttemptPaths:
     ``root`` is the absolute workflow root, ``id`` looks like ``att-0001``, ``outputs`` are the
     stage's outputs relative to the root. ``mark`` is what no other attempt of the same names has:
     of an earlier life of the workflow, of a copy of its root. Attempts of old logs have none.
-    ``sha256`` is the digest of its submission as the log has it; empty where none is recorded.
+    ``sha256`` is the digest of its submission as the log has it; empty if none is recorded.
     ``number`` is the id in its folder's name where that is another: a log that was lost gave it.
     """
 
@@ -259,7 +259,7 @@ def named(
 
 
 def submission_of(attempt: AttemptPaths) -> dict[str, Any] | None:
-    """Return what the attempt submits; None where nothing that its digest names is left."""
+    """Return what the attempt submits; None if nothing that its digest names is left."""
     return next((found for _, _, found in _genuine(attempt)), None)
 
 

@@ -249,7 +249,7 @@ def launch(
 
 def attach(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
     """Start a monitor, or leave it to the one that is at work; return how it runs."""
-    # The monitor of a synchronous attempt is detached too: it outlives whoever waits for it, and
+    # The monitor of a synchronous attempt is detached too: it outlives anyone who waits for it, and
     # the stage is not held for as long as the job computes.
     detached = Mode.SETSID if mode is Mode.SYNC else mode
     try:

@@ -310,7 +310,7 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
     """Wait until the attempts of the stages have ended, and record each end as it comes.
 
     Returns early after ``timeout`` seconds; a stage of which nothing can be said is not waited
-    for any longer, but whoever gives no answer is asked again. Raises `UnknownStage` before
+    for any longer, but anyone who gives no answer is asked again. Raises `UnknownStage` before
     anything is waited for.
     """
     end = None if timeout is None else time.monotonic() + timeout

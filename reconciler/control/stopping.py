@@ -291,7 +291,7 @@ def fail_and_stop(
 ) -> Outcome:
     """Record that the stage failed, and end its attempt where it runs.
 
-    The failure is recorded first: whoever dies in between leaves an attempt that is known to be
+    The failure is recorded first: anyone who dies in between leaves an attempt that is known to be
     stopped. Raises `NotStopped` if it goes on.
     """
     attempt = jobs.service.state().stage(id_).open_attempt

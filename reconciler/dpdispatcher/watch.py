@@ -116,7 +116,7 @@ def _keep(attempt: AttemptPaths, evidence: Evidence) -> None:
     try:
         traces.keep(attempt, evidence.jobs)
     except OSError as error:
-        # Whoever is watched lives on without it, and the next look tries again.
+        # Anyone who is watched lives on without it, and the next look tries again.
         print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
 
 

@@ -356,7 +356,7 @@ def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref:
         "keeping": _script("keep.sh"),
     }
     if elsewhere:
-        # On another machine whoever watches keeps it there.
+        # On another machine anyone who watches keeps it there.
         near = f'keep_left {shlex.quote(where.scratch)} "$attempt/left"'
         keep = "true" if where.is_far else near
         return _ELSEWHERE.substitute(common, keep=keep, **_watching(attempt))

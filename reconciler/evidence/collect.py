@@ -111,7 +111,7 @@ class Evidence:
 
     @property
     def silence(self) -> str | None:
-        """Why a machine or scheduler that was asked gave no answer; None where each did."""
+        """Why a machine or scheduler that was asked gave no answer; None if each did."""
         if self.far is not None and self.far.error is not None:
             return self.far.error
         if self.queue is not None and self.queue.listed is None:

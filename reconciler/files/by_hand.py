@@ -157,7 +157,7 @@ def take_over(
 def borne_out(root: Path, state: Workflow, stage: Stage, now: datetime) -> list[Timed]:
     """Return what the traces of a job bear out of an edit that says it was launched, or is over.
 
-    Nothing where they do not.
+    Nothing if they do not.
     """
     for job in found(root, state, [stage] if is_free(stage) else []):
         launched = commands(root, state, stage, job, now)

@@ -55,7 +55,7 @@ def patterns_of(stage: Stage) -> list[str]:
 
 
 def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
-    """Return what the next attempt of the stage goes on from, None where there is nothing.
+    """Return what the next attempt of the stage goes on from, None if there is nothing.
 
     Only an attempt that was started from the same definition and the same inputs counts, and only
     files that are still as it left them. Raises UnusableSubmission where ``carry`` is no list of
@@ -176,7 +176,7 @@ def clearings(
 
 
 def _clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
-    """Return what can be freed of an attempt; None where something of it may be at work."""
+    """Return what can be freed of an attempt; None if something of it may be at work."""
     if not attempt.folder.is_dir() or attempt.folder.is_symlink():
         return None
     if any(is_held(lock) is not False for lock in traces.told(attempt, OfJob.LOCK)):

@@ -185,7 +185,7 @@ def _suspects(
 
 
 def _kind(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
-    """Return what a file that may be another one is; None where it is as recorded."""
+    """Return what a file that may be another one is; None if it is as recorded."""
     if not (root / recorded["path"]).exists():
         return "missing"
     if recorded["size"] > _QUICK and not deep:

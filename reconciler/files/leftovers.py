@@ -1,7 +1,7 @@
 """What an attempt wrote beside its outputs: sorted out once it is over, and never removed.
 
 The wrapper gives each file a second name below the attempt's folder before DPDispatcher cleans up.
-From there a file comes into the stage's folder, where nothing else lies in its place and no limit
+From there a file comes into the stage's folder, if nothing else lies in its place and no limit
 holds it back; what it was and where it is then goes into a list that is written first, so that a
 crash in between loses nothing.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _KEEP = Path(__file__).parents[1] / "far" / "keep.sh"
-#: Bytes that are brought from another machine where nobody says how many may be.
+#: Bytes that are brought from another machine if nobody says how many may be.
 _FAR_LIMIT = 10**8
 #: What says so, in the parameters of a stage or in its backend profile.
 LIMIT = "bring_back_limit"
@@ -187,7 +187,7 @@ def limit_of(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None
 
 
 def size_of(value: Any) -> int | None:
-    """Return bytes for a number of them or for words such as ``2 GB``; None where it is neither."""
+    """Return bytes for a number of them or for words such as ``2 GB``; None if it is neither."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if not isinstance(value, str):

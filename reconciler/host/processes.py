@@ -55,7 +55,7 @@ def is_live(name: str, environ: Mapping[str, str]) -> bool | None:
 def sessions(environ: Mapping[str, str]) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Return each session in which a command runs: when it was made, and the folders it works in.
 
-    The time is in seconds since the epoch. Nothing where there is no tmux, or no server of it.
+    The time is in seconds since the epoch. Nothing if there is no tmux, or no server of it.
     """
     if not is_installed(environ):
         return {}
@@ -126,7 +126,7 @@ def host() -> str:
 
 
 def machine_id() -> str | None:
-    """Return what this machine is called whatever its name; None where nothing says so."""
+    """Return what this machine is called whatever its name; None if nothing says so."""
     try:
         return Path("/etc/machine-id").read_text().strip() or None
     except OSError:
@@ -209,7 +209,7 @@ def environ_of(pid: int) -> bytes:
 def began_with(variable: str) -> tuple[Process, ...]:
     """Return every live process but this one that began with ``variable`` (NAME=value) set.
 
-    A terminal server that was started by one of them, and whoever works in it, are left out: it may
+    A terminal server that one of them started, and those who work in it, are left out: it may
     serve a person by now.
     """
     return _others(lambda pid: _began_with(pid, variable) and not _serves_a_terminal(pid))
@@ -231,7 +231,7 @@ def _serves_a_terminal(pid: int) -> bool:
 def holders(locks: Sequence[Path]) -> tuple[Process, ...]:
     """Return every process but this one that holds one of the locks for itself.
 
-    Whoever has the file open only to look at the lock is not among them.
+    Anyone who has the file open only to look at the lock is not among them.
     """
     places = {os.path.realpath(lock) for lock in locks}
     return _others(lambda pid: _holds(pid, places)) if places else ()
@@ -312,7 +312,7 @@ _DIGITS = 20
 
 
 def content(path: Path) -> bytes | None:
-    """Return what a file holds, None where nothing is there.
+    """Return what a file holds, None if nothing is there.
 
     Raises OSError for what cannot be read: a folder, a pipe, a device.
     """
@@ -323,7 +323,7 @@ def content(path: Path) -> bytes | None:
 
 
 def text(path: Path) -> str:
-    """Return a file's text; nothing where it is missing or cannot be read."""
+    """Return a file's text; nothing if it is missing or cannot be read."""
     try:
         return (content(path) or b"").decode(errors="replace")
     except OSError:

@@ -24,7 +24,7 @@ from service.errors import RootBusy
 
 
 def is_held(path: Path) -> bool | None:
-    """Say whether a process holds the lock; False where there is no file, None where unreadable.
+    """Say whether a process holds the lock; False if there is no file, None if unreadable.
 
     The look takes a shared lock for an instant, so those who take the lock for good must allow
     for a moment's wait.
@@ -132,7 +132,7 @@ def beside(program: Path, name: str) -> Path:
 
 
 def interpreter(program: Path) -> list[str]:
-    """Return the Python that runs a program, as its first line names it; empty where none."""
+    """Return the Python that runs a program, as its first line names it; empty if none."""
     with program.open("rb") as stream:
         first = stream.readline().decode(errors="replace")
     return first[2:].split() if first.startswith("#!") else []
@@ -206,7 +206,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The scheduler's answer; ``listed`` is None where it gave none, and ``error`` says why.
+    """The scheduler's answer; ``listed`` is None if it gave none, and ``error`` says why.
 
     ``asked_at`` is in ns since the epoch, by the clock of the machine that asked.
     """

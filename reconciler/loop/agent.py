@@ -253,7 +253,7 @@ def _has_ended(pid: int) -> bool:
     """Say whether a child has ended, without reaping it."""
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    # Whoever started this process has it ignore its children: none is kept.
+    # Anyone who started this process has it ignore its children: none is kept.
     return True
 
 

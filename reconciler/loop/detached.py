@@ -1,6 +1,6 @@
 """The autonomous runner: session after session, while no one is watching.
 
-It is started so that it outlives whoever starts it, and found again. Source of its limits and of
+It is started so that it outlives anyone who starts it, and found again. Source of its limits and of
 what ends it: the staged-workflow protocol ("The autonomous runner").
 """
 

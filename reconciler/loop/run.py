@@ -403,7 +403,7 @@ class WorkflowLoop:
 
     def _launch(self, state: Workflow, stage: Stage) -> None:
         if has_results_kept(stage):
-            from reconciler.verification.reuse import taken  # of no use where nothing was computed
+            from reconciler.verification.reuse import taken  # of no use if nothing was computed
 
             if taken(self.jobs, stage.id) is not None:
                 return

@@ -314,7 +314,7 @@ def launch_told(path: Path) -> list[int] | None:
 
 
 def is_new(attempt: AttemptPaths, path: str) -> bool | None:
-    """Say whether an output was put in its place after the launch; None where that is in doubt."""
+    """Say whether an output was put in its place after the launch; None if that is in doubt."""
     places = (read_json(attempt.launch_record) or {}).get("places")
     if isinstance(places, dict) and path in places:
         return bool(places[path] != launch_told(attempt.root / path))

@@ -23,7 +23,7 @@ _FILES = frozenset(
 )
 #: Files that every job brings back, whether they are named or not.
 _LOGS = frozenset({OUTPUT_LOG, ERROR_LOG})
-#: What DPDispatcher takes where nothing is said.
+#: What DPDispatcher takes if nothing is said.
 _USUAL: Mapping[str, Any] = {
     "number_node": 1,
     "cpu_per_node": 1,

@@ -25,7 +25,7 @@ wfctl_left() { # mark
     [ -n "$left" ] && printf '%s\n' "$left"
 }
 
-# A terminal server, and whoever works in it, may serve a person by now.
+# A terminal server, and anyone who works in it, may serve a person by now.
 wfctl_serves() { # process
     local pid=$1 name stat
     while [ "$pid" -gt 1 ] && [ "$pid" != "$$" ]; do

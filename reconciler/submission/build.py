@@ -66,7 +66,7 @@ _ENDED = (
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
-#: Claimed where nobody cleans as well, so that a start counts although its folder was removed.
+#: Claimed if nobody cleans as well, so that a start counts although its folder was removed.
 #: An attempt that an earlier version prepared has no place there.
 _STARTS = 'wfctl_start={starts}/"${{wfctl_job##*/}}".started'
 _START = (
@@ -254,7 +254,7 @@ def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _place(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
     batch_type, context_type = machine.checked(known)
     root = known.get("remote_root")
-    # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
+    # Each attempt has a place of its own, so anyone who works below it belongs to the attempt.
     if context_type != "SSHContext":
         given = attempt.root / str(root or ".")
         own = attempt.work if is_inside(given, attempt.root) else given / attempt.tag

@@ -312,7 +312,7 @@ def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) ->
 def _record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
     """Write the record of an attempt that is over; return its path, size and digest.
 
-    ``marked`` are the tasks that are done by the mark in their folder alone. Whoever writes it
+    ``marked`` are the tasks that are done by the mark in their folder alone. Anyone who writes it
     again comes to the same.
     """
     what, done = sweep_of(stage.parameters), attempt.stage_folder / DONE
@@ -330,7 +330,7 @@ def _record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.Fi
 
 
 def _closed_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the journals where nothing of the attempt is left.
+    """Return a row of the journals if nothing of the attempt is left.
 
     Whatever has not told of its end never will.
     """

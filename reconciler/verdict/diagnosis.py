@@ -128,7 +128,7 @@ class Diagnosis:
     remote: str | None = None
     #: Whether what the job wrote is here to be read.
     has_output: bool = True
-    #: What went wrong, without the name of the place that tells it; None where nothing does.
+    #: What went wrong, without the name of the place that tells it; None if nothing does.
     cause: str | None = None
     #: What the job wrote last, whole as far as it is looked through: a traceback.
     output: str | None = None

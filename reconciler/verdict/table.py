@@ -181,7 +181,7 @@ def _lacks_an_answer(e: Evidence) -> bool:
     if e.scheduler is None:
         locks = [job.lock_held for job in e.open_jobs]
         return e.monitor_locked is None or e.tenants is None or None in locks
-    # A lock may be unknown to a cluster's file system; whoever has ended needs no scheduler.
+    # A lock may be unknown to a cluster's file system; anyone who has ended needs no scheduler.
     silent = e.queue is not None and e.queue.listed is None
     return e.monitor_locked is None or (silent and _may_compute(e))
 

@@ -75,7 +75,7 @@ def lines(stream: IO[bytes]) -> Iterator[TextLine]:
 
 
 def number(cell: str) -> float | None:
-    """Return a cell's number, None where it holds none; Fortran's ``1.0D+00`` is one."""
+    """Return a cell's number, None if it holds none; Fortran's ``1.0D+00`` is one."""
     try:
         return float(cell)
     except ValueError:
@@ -377,7 +377,7 @@ def _array_header(source: IO[bytes]) -> dict[str, Any]:
 
 
 def _element(descr: object) -> tuple[int | None, list[_Floats]]:
-    """Return an element's bytes, None where it is a pickled object, and the numbers in it."""
+    """Return an element's bytes, None if it is a pickled object, and the numbers in it."""
     if isinstance(descr, str) and (found := _TYPE.fullmatch(descr)) is not None:
         order, kind, digits, _ = found.groups()
         bytes_ = int(digits or 1) * (4 if kind == "U" else 1)
@@ -448,7 +448,7 @@ READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
 
 
 def read_output(path: Path) -> FileReading | None:
-    """Read a file as its name says, a block at a time; None where its type is not known."""
+    """Read a file as its name says, a block at a time; None if its type is not known."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         return None

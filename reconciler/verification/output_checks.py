@@ -25,7 +25,7 @@ def check(root: Path, path: str, launched_at: int | None, *, new: bool = False) 
 
     ``launched_at`` is when its attempt was launched, in ns by the clock of the file system; None
     where no record tells it; ``new`` says that the output is known to have come after it, by
-    whatever clock. The digest is None where there is nothing whole to take it of.
+    whatever clock. The digest is None if there is nothing whole to take it of.
     """
     place = root / path
     if not place.exists():

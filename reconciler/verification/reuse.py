@@ -173,7 +173,7 @@ def taken(
 
     It is to be by ``session_config.reuse: take``, and where only the criteria have changed: kept
     outputs that do not hold by them are moved aside again, and the stage is to be computed. None
-    where it is: whoever dispatches a stage asks here first.
+    where it is: anyone who dispatches a stage asks here first.
     """
     state = jobs.service.state()
     stage = state.stage(id_)
@@ -213,7 +213,7 @@ def _verified(
         outcome = jobs.service.handle(kept.command(stage.id), options=options)
         jobs.tell(outcome)
     now = outcome.state.stage(stage.id)
-    # Where nobody but a person or an agent can judge them, they are judged as any outputs are.
+    # If nobody but a person or an agent can judge them, they are judged as any outputs are.
     with suppress(NeedsConsent):
         over = jobs.record(completion(jobs, now, found))
         events = (*outcome.events, *over.events)

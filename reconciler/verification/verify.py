@@ -46,7 +46,7 @@ class Verification:
 
     @property
     def problems(self) -> str:
-        """The checks that failed, in words; empty where all passed."""
+        """The checks that failed, in words; empty if all passed."""
         return "; ".join(in_words(check) for check in self.checks if not check.passed)
 
     def to_dict(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ Places = Iterator[tuple[str, str, str]]
 class ClaimedStep:
     """A status that an entry claims for a stage.
 
-    ``before`` is what was claimed last, None where nothing was; ``retried``: a retry was logged
+    ``before`` is what was claimed last, None if nothing was; ``retried``: a retry was logged
     since. ``others`` are the entries by which every stage came to its status, as of then.
     """
 

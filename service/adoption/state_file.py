@@ -176,7 +176,7 @@ class TypedTime:
     text: str
     moment: str
     has_seconds: bool
-    #: The offset that was typed with it, None where none was.
+    #: The offset that was typed with it, None if none was.
     offset: tzinfo | None
 
     def is_before(self, other: TypedTime) -> bool:

@@ -50,7 +50,7 @@ class Judging(Protocol[S_contra]):
     proven: frozenset[str]
 
     def objection(self, state: S_contra, event: RecordedEvent, at: str) -> str | None:
-        """Return why one, recorded by the time ``at``, counts for nothing; None: it counts."""
+        """Return why one, recorded by the time ``at``, is ignored; None: it counts."""
         ...
 
 

@@ -21,7 +21,7 @@ def doubts_of(approvals: Approvals, state: Workflow) -> list[str]:
     told: list[str] = []
     if state.consent == "trust":
         plan = "" if state.is_plan_agreed else "nobody agreed to the plan, and "
-        anyone = "whoever calls wfctl can approve an amendment, agents too"
+        anyone = "anyone who calls wfctl can approve an amendment, agents too"
         told = [f"consent is by trust: {plan}{anyone}"]
     elif state.consent == "signature" and not approvals.is_pinned():
         told = ["this login has not pinned this log; its first event is taken on trust"]

@@ -1,4 +1,4 @@
-"""Consent: which approvals in a log count, whoever wrote the row.
+"""Consent: which approvals in a log count, no matter who wrote the row.
 
 An approval counts where its proof is one under the policy in force at that point, for this
 amendment, at this head, with this impact. Nothing else is asked: not who appended it, nor how.

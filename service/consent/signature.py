@@ -17,7 +17,7 @@ from service.root.disk import content_of, write_whole
 
 #: What a signature is for; one made for git or for a file does not count for wfctl.
 NAMESPACE = "wfctl"
-#: Looked at before PATH, which whoever starts wfctl has in his hands.
+#: Looked at before PATH, which anyone who starts wfctl has in his hands.
 _PLACES = "/usr/bin:/bin:/usr/local/bin"
 #: How OpenSSH ends, and what it says, where the login has no entry among the users.
 _FATAL, _NAMELESS = 255, b"No user exists for uid"
@@ -165,7 +165,7 @@ def needs_touch(public: str) -> bool:
 
 
 def is_open(key: Path) -> bool:
-    """Whether a private key can be used without a passphrase by whoever can read it."""
+    """Whether a private key can be used without a passphrase by anyone who can read it."""
     return key.suffix != ".pub" and _keygen("-y", "-P", "", "-f", str(key)).returncode == 0
 
 

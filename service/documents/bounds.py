@@ -10,7 +10,7 @@ LARGEST, DEEPEST, MOST = 8 << 20, 100, 500_000
 
 
 def excess(value: Any) -> str | None:
-    """Return what of a decoded document is more than it may be; None where all is well."""
+    """Return what of a decoded document is more than it may be; None if all is well."""
     level, count = [iter((value,))], 0
     while level:
         child = next(level[-1], _END)

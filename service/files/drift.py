@@ -101,7 +101,7 @@ def detected(
 
 
 def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | None:
-    """Return what differs, field by field; None where ``found`` is no JSON object."""
+    """Return what differs, field by field; None if ``found`` is no JSON object."""
     from projections.files.document_diff import differences
     from service.documents.plan_file import decode_json
     from service.errors import UnreadablePlan
@@ -256,7 +256,7 @@ class LogView(NamedTuple):
     """The file as it was read.
 
     ``intact``: it begins with every byte that was left. ``newer`` are the last of those,
-    ``tail`` what follows them. ``mark`` is None where the file is missing.
+    ``tail`` what follows them. ``mark`` is None if the file is missing.
     """
 
     intact: bool
@@ -313,7 +313,7 @@ def left_now(
 class Trail:
     """What came after a version: the pieces of ``progress.log``, what was already detected.
 
-    ``state`` is the newest, None where there is no workflow. ``detected`` holds, for each file,
+    ``state`` is the newest, None if there is no workflow. ``detected`` holds, for each file,
     the digests of the foreign versions that were recorded, None for a missing one.
     """
 

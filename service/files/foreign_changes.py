@@ -285,7 +285,7 @@ def _leaf(old: Document, new: Document, key: str) -> Document:
 class Foreign:
     """A foreign version of a file.
 
-    ``detected`` is the version of its ``drift.detected``, None where nobody recorded it yet;
+    ``detected`` is the version of its ``drift.detected``, None if nobody recorded it yet;
     ``base`` the version the file had shown. ``kind`` as there, or ``appended``.
     """
 
@@ -429,7 +429,7 @@ def _named(difference: FieldDifference, names: Sequence[str]) -> bool:
 
 
 def closing(change: Foreign, result: Adoption) -> list[Payload]:
-    """Return the command that closes an adopted drift, none where nobody recorded it yet."""
+    """Return the command that closes an adopted drift, none if nobody recorded it yet."""
     if change.detected is None:
         return []
     known = {name: getattr(result, name) for name in ("unknown", "left", "rest")}

@@ -99,7 +99,7 @@ class FilesInspection:
         return EDITED if found or self.root.below(STATE).exists() else _MISSING
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
-        """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
+        """Return a ``workflow-state.json`` that wfctl did not write, empty if it is missing."""
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""

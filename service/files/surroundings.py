@@ -65,7 +65,7 @@ def edits(
 ) -> dict[str | None, list[str]] | None:
     """Return the fields that were edited by hand, by stage; compared only where a file differs.
 
-    None where a version that was kept is gone, and the log alone tells of it.
+    None if a version that was kept is gone, and the log alone tells of it.
     """
     if not state.drifts and (seen is None or _STATE not in seen.edited):
         return {}

@@ -84,7 +84,7 @@ class WorkflowFiles:
     def take_in(self) -> int:
         """Record what others did to the files since; return how many events that took.
 
-        Costs a look at two files where nobody did anything.
+        Costs a look at two files if nobody did anything.
         """
         sync = read_sync(self.root.sync_file)
         self._check_log(sync)
@@ -171,7 +171,7 @@ class WorkflowFiles:
         return Findings(news, laid.missing, restored, view, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
-        """Write what is missing; False where others wrote in between."""
+        """Write what is missing; False if others wrote in between."""
         log = self._write_log(sync, state, found)
         content, place = state_document.render(state), self.root.below(STATE)
         if log is None:

@@ -29,7 +29,7 @@ from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive,
 from service.root.disk import OutsideRoot, open_within, place_within, write_streamed
 
 INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "scripts")
-#: Bytes of all files together that go along where nobody names the kinds, and files at the most.
+#: Bytes of all files together that go along if nobody names the kinds, and files at the most.
 MOST_BYTES, MOST_FILES = 100_000_000, 20_000
 _CHUNK = 1 << 16
 _TOO_MUCH = "all together would have more than {} MB"

@@ -149,7 +149,7 @@ def approve(
     *,
     withdraws: bool = False,
 ) -> MachineOutcome | None:
-    """Record the approval, or that it is taken back; None where the person did not agree.
+    """Record the approval, or that it is taken back; None if the person did not agree.
 
     ``consenter_for`` returns how a person agrees under a policy. Raises `NeedsConsent` where
     nobody can be asked or the proof would not count; it is kept as a refusal.

@@ -112,7 +112,7 @@ def _is_json(content: bytes | None) -> bool:
 def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
     """Return the status that a task's output says, ``pre_complete`` where it says none.
 
-    None where there is no output, or the beginning of a JSON object or list alone.
+    None if there is no output, or the beginning of a JSON object or list alone.
     """
     if not fact.found:
         return None

@@ -240,7 +240,7 @@ class MachineFiles:
         return head - news.head + len(facts)
 
     def _write(self, state: Machine, contents: Mapping[str, bytes | None]) -> bool:
-        """Write what is not as it should be; False where others wrote since it was looked at."""
+        """Write what is not as it should be; False if others wrote since it was looked at."""
         sync = read_sync(self.sync_file)
         for path, content in rendered(state).items():
             found = contents[path]

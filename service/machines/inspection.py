@@ -67,12 +67,12 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
     ]
     marks = [str(one.to_item()) for one in marks_of(root, log.store, log.stream)]
     edits = map(str, decided_edits(state.edits))
-    # An approval counts for nothing that the log does not set aside by itself.
+    # An approval is ignored that the log does not set aside by itself.
     known = {one["version"] for one in state.set_aside}
     refused = {v: why for v, why in log.ineffective().items() if v not in known}
-    weak = [f"version {v} counts for nothing: {why}" for v, why in refused.items()]
+    weak = [f"version {v} is ignored: {why}" for v, why in refused.items()]
     if state.consent == "trust" and state.definition.approvals:
-        weak.append("consent is by trust: whoever calls wfctl can approve, agents too")
+        weak.append("consent is by trust: anyone who calls wfctl can approve, agents too")
     weak += of_pins(log.approvals)
     return [*marks, *now, *told(state), *weak, *edited, *edits]
 

@@ -75,7 +75,7 @@ def _said(state: Machine, approval: str, head: str) -> dict[str, Any]:
 def definition_of(state: Machine) -> dict[str, Any]:
     """Return what is agreed to with a definition of one's own: its text, and who may agree later.
 
-    Nothing where it is no matter of agreement: an approval may have had this name before.
+    Nothing if it is no matter of agreement: an approval may have had this name before.
     """
     if state.definition_agreed is None:
         return {}
@@ -127,7 +127,7 @@ class MachineRules:
     draft = staticmethod(Machine.draft)
 
     def objection(self, state: Machine, event: RecordedEvent, at: str) -> str | None:
-        """See Rules; a change of phase that the way did not allow counts for nothing either."""
+        """See Rules; a change of phase that the way did not allow is ignored either."""
         if event.type == TRANSITIONED:
             return closed_to(state, event.data)
         return objection(state, event.type, as_of(event, at))

@@ -91,7 +91,7 @@ class MachineService:
     def settle_place(self, how: RootIs | None) -> None:
         """See that the root is where it was, or take down ``how`` it came here.
 
-        Raises `RootElsewhere` where nobody says.
+        Raises `RootElsewhere` if nobody says.
         """
         self._known = settled(self.root, self._known, how) or self._known
 

@@ -78,7 +78,7 @@ class Takeover:
             self.say("unexpected_value", place, None, f"{what}; kept as found")
 
     def name(self, place: str, found: Any, known: Sequence[str], usual: str) -> str:
-        """Return the name of the definition that is meant; ``usual`` where nobody says.
+        """Return the name of the definition that is meant; ``usual`` if nobody says.
 
         What a person said with ``--map`` is meant, and reported. A name of no meaning is noted as
         unknown: with one of those nothing is taken over.
@@ -136,7 +136,7 @@ class Takeover:
 
 
 def _nearest(found: Any, known: Sequence[str]) -> str | None:
-    """Return the name that is most like what was found, None where none is."""
+    """Return the name that is most like what was found, None if none is."""
     folded = {name.replace("_", "").lower(): name for name in known}
     wanted = str(found).replace("_", "").replace("-", "").lower()
     close = get_close_matches(wanted, folded, n=1, cutoff=0.5)

@@ -74,9 +74,9 @@ class Walk:
         return value if isinstance(value, dict) else {}
 
     def tries(self, command: Payload, path: Path_, at: str | None = None) -> bool:
-        """Carry a command out, as if it had been asked for; False where the rules refuse it.
+        """Carry a command out, as if it had been asked for; False if the rules refuse it.
 
-        ``at`` is when the file says that it was so, None where it does not say.
+        ``at`` is when the file says that it was so, None if it does not say.
         """
         state, moment = self.state, at or self.now
         try:
@@ -411,7 +411,7 @@ def _take_in_phase(walk: Walk) -> None:
 
 
 def _status(walk: Walk, wanted: Any, path: Path_) -> bool:
-    """Lead the phase to a status; False where the rules have no way there."""
+    """Lead the phase to a status; False if the rules have no way there."""
     is_said = walk.changed("phase_status") or walk.changed("current_phase")
     if not is_said or wanted == walk.state.status:
         return True

@@ -22,7 +22,7 @@ from service.root.root import Root
 
 
 class _Found(NamedTuple):
-    """A checkpoint of the stream, where it was found, and why its signature counts for nothing."""
+    """A checkpoint of the stream, where it was found, and why its signature is ignored."""
 
     place: str
     checkpoint: Checkpoint
@@ -68,7 +68,7 @@ def judge(
     """Hold the checkpoints of a stream against its events.
 
     A checkpoint agrees if this login signed it, or one of ``keys``. One that denies the very log
-    that it names is a finding whoever signed it: to take a key away must not make a log clean. What
+    that it names is a finding, by any signer: to take a key away must not make a log clean. What
     others wrote of other logs is told and denies nothing.
     """
     kept, others, passed = _sorted_out(stream, found, keys)

@@ -205,7 +205,7 @@ def verified(note: Note, keys: Iterable[VerifierKey]) -> Sequence[VerifierKey]:
         names = ", ".join(sorted({one.name for one in note.signatures}))
         raise UnverifiedNote(
             f"expected a note signed by a known key, found signatures of {names} with other keys; "
-            "the public key comes from whoever signed, by another way than the note",
+            "the public key comes from anyone who signed, by another way than the note",
             signed_by=names,
         )
     return found

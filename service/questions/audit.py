@@ -85,7 +85,7 @@ def unreadable(log: StreamLog[Any]) -> Iterator[Finding]:
             version = event.version
             aside = newest_aside(state, version)
             if aside is not None:
-                why = f"{aside['type']!r:.80} counts for nothing: {aside['why']}"
+                why = f"{aside['type']!r:.80} is ignored: {aside['why']}"
                 yield Finding(log.stream, version, event.position, "set_aside", why)
     except (EventStoreError, LifecycleError) as error:
         yield Finding(log.stream, version + 1, None, error.code, error.message)
@@ -180,7 +180,7 @@ class AmendmentRecord:
 class Bypass:
     """An attempt to get round consent, and what came of it.
 
-    ``kind``: refused, ineffective (recorded, and counts for nothing), edited (a file), altered
+    ``kind``: refused, ineffective (recorded, and is ignored), edited (a file), altered
     (the log), pinned (another log than this login knows), anew (a log was there before), agent
     (decided by one), or that of an item of the account of how results came about. ``version`` is
     the event's.
@@ -314,7 +314,7 @@ def of_machine(
 ) -> Iterator[Bypass]:
     """Yield what agents decided of a machine, and the phases that an imported record completed.
 
-    ``ineffective`` are the versions of the events that count for nothing.
+    ``ineffective`` are the versions of the events that are ignored.
     """
     with suppress(UnsoundLog):
         for event, state in steps:
@@ -363,7 +363,7 @@ def _ineffective(
     if event.type == "amendment.proposed":
         again = event.data["amendment"] in known
         known.add(event.data["amendment"])
-        why = "the id was given before; a second proposal of it counts for nothing"
+        why = "the id was given before; a second proposal of it is ignored"
         return why if again else None
     if not takes_effect(state, event):
         return "no approved amendment covers it"

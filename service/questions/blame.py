@@ -148,7 +148,7 @@ class FieldHistory:
             self.changes[path] = FieldChange(path, event, old, new, cause)
 
     def _spelt(self, event: RecordedEvent, state: Workflow) -> bytes:
-        """Return what the document shows at the path as JSON, nothing where it shows nothing."""
+        """Return what the document shows at the path as JSON, nothing if it shows nothing."""
         name, *below = self._path
         part = state_document.part(state, name, ABSENT)
         if state.source is None:

@@ -49,7 +49,7 @@ def _newest(
 
 
 def last_note(log: WorkflowLog, upto: int) -> Happened | None:
-    """Return the newest note of a person or an agent, None where the last events hold none."""
+    """Return the newest note of a person or an agent, None if the last events hold none."""
 
     def is_note(event: RecordedEvent) -> bool:
         return event.type == "note.logged" and event.actor.kind in _ACTING

@@ -1,1 +1,1 @@
-"""Reading a log: folded, at a moment, with what counts for nothing set aside."""
+"""Reading a log: folded, at a moment, with what is ignored set aside."""

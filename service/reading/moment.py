@@ -159,7 +159,7 @@ def what_was_known(events: Iterable[RecordedEvent], moment: str) -> Iterator[Rec
 
 
 def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
-    """Return the last version of a session, None where the log does not know it.
+    """Return the last version of a session, None if the log does not know it.
 
     A session that nobody ended lasts until the next one begins, one of an imported log until
     the import is over.

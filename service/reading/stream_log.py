@@ -44,7 +44,7 @@ class Seal:
         return self._of(content, purpose) + content
 
     def opened(self, kept: bytes, purpose: str) -> bytes | None:
-        """Return the content behind a seal, None where the seal is not of it."""
+        """Return the content behind a seal, None if the seal is not of it."""
         seal, content = kept[:_SEAL_BYTES], kept[_SEAL_BYTES:]
         return content if compare_digest(seal, self._of(content, purpose)) else None
 
@@ -62,7 +62,7 @@ def key_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def known_seal() -> Seal | None:
-    """Return the login's seal, None where it never made one; nothing is written."""
+    """Return the login's seal, None if it never made one; nothing is written."""
     key = known_secret(key_file())
     return Seal(key) if key is not None else None
 
@@ -74,7 +74,7 @@ def own_seal() -> Seal | None:
 
 
 def known_secret(path: Path) -> bytes | None:
-    """Return the 32 bytes that a file of this login keeps, None where it has none."""
+    """Return the 32 bytes that a file of this login keeps, None if it has none."""
     try:
         key = path.read_bytes()
     except OSError:
@@ -83,7 +83,7 @@ def known_secret(path: Path) -> bytes | None:
 
 
 def own_secret(path: Path) -> bytes | None:
-    """Return the 32 bytes of a file, made now where it has none; None where none can be kept."""
+    """Return the 32 bytes of a file, made now where it has none; None if none can be kept."""
     known = known_secret(path)
     if known is not None:
         return known
@@ -153,13 +153,11 @@ def as_folded(event: RecordedEvent, state: State) -> RecordedEvent:
 def told(state: State) -> list[str]:
     """Say of each event that was set aside which it is, and why; of the first few."""
     found = [
-        f"version {one['version']} ({one['type']!r:.80}) counts for nothing: {one['why']}"
+        f"version {one['version']} ({one['type']!r:.80}) is ignored: {one['why']}"
         for one in state.set_aside[:_TOLD]
     ]
     more = len(state.set_aside) - _TOLD
-    return (
-        [*found, f"{more} more events count for nothing; see `wfctl fsck`"] if more > 0 else found
-    )
+    return [*found, f"{more} more events are ignored; see `wfctl fsck`"] if more > 0 else found
 
 
 At = Moment | int | None
@@ -232,7 +230,7 @@ class StreamLog(Generic[S]):
         self._newest: tuple[S, Link, str] | None = None
 
     def state(self, at: At = None) -> S | None:
-        """Return the state now, or as it was at a moment; None where nothing was yet."""
+        """Return the state now, or as it was at a moment; None if nothing was yet."""
         moment = self.resolved(at)
         if moment.so_by is not None or moment.known_by is not None:
             return self._fold(None, self._seen(moment))
@@ -352,7 +350,7 @@ class StreamLog(Generic[S]):
         return self._steps(None, events)
 
     def ineffective(self) -> dict[int, str]:
-        """Return the judged events that count for nothing: version → why."""
+        """Return the judged events that are ignored: version → why."""
         found: dict[int, str] = {}
         for event, _ in self._steps(None, self.store.read(self.stream)):
             why = self.judge.verdict_on(event)

@@ -43,7 +43,7 @@ _MACHINE = "machine-"
 class TrustMark:
     """One thing that speaks against a log: its kind, which version it is about, when it was seen.
 
-    ``expected`` and ``found`` are hashes; ``found`` is None where the log ends before. ``events``:
+    ``expected`` and ``found`` are hashes; ``found`` is None if the log ends before. ``events``:
     so many were dropped by a salvage, or were not appended by wfctl.
     """
 
@@ -149,7 +149,7 @@ def _began(first: Raw) -> str:
     try:
         return str(orjson.loads(first.text)["recorded_at"])
     except (ValueError, KeyError, TypeError):
-        return ""  # whoever reads the log comes upon it
+        return ""  # anyone who reads the log comes upon it
 
 
 def kept(root: Root, stream: str) -> list[TrustMark]:
@@ -273,12 +273,12 @@ def _unclaimed(store: EventStore, stream: str, after: int) -> Iterator[int]:
 
 
 def _command(row: Raw) -> tuple[str, int] | None:
-    """Return the command and the version of an event; None where its text is no envelope."""
+    """Return the command and the version of an event; None if its text is no envelope."""
     try:
         body = orjson.loads(row.text)
         return str(body["command_id"]), int(body["version"])
     except (ValueError, KeyError, TypeError):
-        return None  # whoever reads the log comes upon it
+        return None  # anyone who reads the log comes upon it
 
 
 def _place(root: Root) -> Path:

@@ -39,7 +39,7 @@ def mark_of(status: os.stat_result) -> Mark:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the file's bytes, None where it is missing."""
+    """Return the file's bytes, None if it is missing."""
     try:
         return read_regular(path)
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def _prepared(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]
 def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """Append ``content`` in place and make it durable; return the file's mark then.
 
-    ``mark`` is that of the file as it was read, None where it was missing. None is returned where
+    ``mark`` is that of the file as it was read, None if it was missing. None is returned where
     others wrote to it in between: what stands where must be looked at again.
     """
     descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -312,7 +312,7 @@ def open_within(root: Path, path: str, flags: int = os.O_RDONLY, mode: int = 0o6
 
 
 def content_within(root: Path, path: str, limit: int | None = None) -> bytes | None:
-    """Return the bytes of a file below ``root``, None where it is missing. Raises `OutsideRoot`.
+    """Return the bytes of a file below ``root``, None if it is missing. Raises `OutsideRoot`.
 
     Of a file longer than ``limit`` come one more; without it TooLarge is raised for one that would
     fill the memory.

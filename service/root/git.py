@@ -40,7 +40,7 @@ _OWN = ("GIT_AUTHOR_", "GIT_COMMITTER_")
 def git(
     folder: Path, *arguments: str, text: str = "", within: float | None = None
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git on the repository that holds ``folder``; None where there is no git.
+    """Run git on the repository that holds ``folder``; None if there is no git.
 
     ``text`` is what it reads on stdin. Raises `subprocess.TimeoutExpired` where it takes longer
     than ``within`` seconds.

@@ -28,7 +28,7 @@ NEWER_PART = 64 * 1024
 
 #: Between two looks at whether a file shows what was appended (s); half a second in all.
 _PAUSES = (0.01, 0.02, 0.04, 0.08, 0.15, 0.2)
-#: Whoever appended has written the files by then, or never will: it died, or has a root elsewhere.
+#: A writer has written the files by then, or never will: it died, or has a root elsewhere.
 _LATE = timedelta(seconds=2)
 
 _OF_NOTHING = sha256(b"").hexdigest()
@@ -69,7 +69,7 @@ class Sync:
     files: dict[str, Synced] = field(default_factory=dict)
 
     def version(self, name: str) -> int:
-        """Return the version that the file shows, 0 where it was never written."""
+        """Return the version that the file shows, 0 if it was never written."""
         return self.files[name].version if name in self.files else 0
 
     def having(self, name: str, entry: Synced) -> Sync:
@@ -324,7 +324,7 @@ def _toml(text: str) -> str:
 
 
 Identity = dict[str, Any]
-"""``path``, ``device``, ``inode`` and ``host`` of a root; empty where nobody wrote it down."""
+"""``path``, ``device``, ``inode`` and ``host`` of a root; empty if nobody wrote it down."""
 
 
 def identity(root: Path) -> Identity:
@@ -360,9 +360,9 @@ def is_same(known: Identity, here: Identity) -> bool:
 
 
 def settled(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
-    """Take down ``how`` the root came here; return where it is, None where it is where it was.
+    """Take down ``how`` the root came here; return where it is, None if it is where it was.
 
-    Written down is whether what was begun there is its own. Raises `RootElsewhere` where nobody
+    Written down is whether what was begun there is its own. Raises `RootElsewhere` if nobody
     says how.
     """
     here = identity(root.path)

@@ -1,6 +1,6 @@
 """Which databases this login agreed to, as git keeps the folders that it holds safe.
 
-A root's configuration may have come with a clone or an archive, and whoever is connected to is
+A root's configuration may have come with a clone or an archive, and anyone who is connected to is
 sent a password. So a server, or a file outside the root,
 that only `config.toml` names is used after somebody of this login
 named it: when the root was made, or by `wfctl db trust`. Kept in the user's configuration, outside
@@ -125,7 +125,7 @@ def folder() -> Path:
 
 
 def remember(root: Path) -> None:
-    """Keep that there is a root; where nothing can be kept it is not listed, and works as well."""
+    """Keep that there is a root; if nothing can be kept it is not listed, and works as well."""
     link = folder() / sha256(os.fsencode(root)).hexdigest()[:32]
     with suppress(OSError):
         if os.path.lexists(link):
@@ -185,7 +185,7 @@ def _file_of(root: Path, place: str) -> Path:
 
 
 def _read(path: Path) -> list[Known]:
-    """Return what is kept; nothing where it is not of ours."""
+    """Return what is kept; nothing if it is not of ours."""
     try:
         return [Known(**one) for one in orjson.loads(read_regular(path))["logs"]]
     except (OSError, ValueError, KeyError, TypeError):

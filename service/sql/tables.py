@@ -1,7 +1,7 @@
 """The history's tables: caught up from their checkpoint, or made anew; and their rows from the log.
 
 The checkpoint is a stored fold: version, the state there, and what the rows carry on. It is written
-in the transaction of the rows, so the two always agree. The tables are for other programs: whoever
+in the transaction of the rows, so the two always agree. The tables are for other programs: who
 has SQL on the database can write them, so a question of ours is answered from the rows that the log
 makes (`HistoryTables.folded`).
 """
@@ -64,7 +64,7 @@ class HistoryTables:
         return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
     def _counting(self, kept: StoredFold | None) -> TablesProgress:
-        """Return the checkpoint that the stored fold holds; another content counts for nothing."""
+        """Return the checkpoint that the stored fold holds; another content is ignored."""
         head = self.log.store.head(self.log.stream)
         with suppress(*UNFOLDABLE):
             if kept is not None and head is not None and kept.version <= head.version:
@@ -169,7 +169,7 @@ class HistoryTables:
 
 #: Seconds that one of these may take: their answer is bounded by the history.
 PATIENCE = 600.0
-#: Seconds that a question in somebody's own SQL may take, where nobody says.
+#: Seconds that a question in somebody's own SQL may take, if nobody says.
 SQL_PATIENCE = 10.0
 _OF_STAGE = "(CAST(:stage AS TEXT) IS NULL OR stage = :stage)"
 

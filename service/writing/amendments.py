@@ -228,7 +228,7 @@ def approve(
     options: WriteOptions,
     agreed: str | None = None,
 ) -> Outcome | None:
-    """Record the approval and all that follows; None where the person did not agree.
+    """Record the approval and all that follows; None if the person did not agree.
 
     ``agreed`` is the digest of what was shown elsewhere. Raises `ImpactChanged` where
     the workflow moved on and the impact is another now, `NeedsConsent` where the proof would not
@@ -308,7 +308,7 @@ def _command(question: AmendmentQuestion, proof: dict[str, Any]) -> p.AmendmentA
 def _would_count(
     service: Service, question: AmendmentQuestion, command: p.AmendmentApproved
 ) -> None:
-    """Raise `NeedsConsent` for a proof that would be recorded and count for nothing."""
+    """Raise `NeedsConsent` for a proof that would be recorded and be ignored."""
     planned = consent.Planned(
         data=command.as_json(),
         prev_hash=question.head,

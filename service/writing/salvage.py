@@ -26,7 +26,7 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 class Salvaged:
     """What of a log was taken over: ``lost`` gives each stream that was cut its first bad version.
 
-    ``kept`` is the folder with everything as it was found, None where it was left in place.
+    ``kept`` is the folder with everything as it was found, None if it was left in place.
     """
 
     copied: Copied
@@ -45,7 +45,7 @@ def survey(store: EventStore, schema: Schema) -> dict[str, int]:
 
 
 def _beyond(store: EventStore, stream: str, end: int) -> int | None:
-    """Return how many versions follow the sound part; None where the last can be no version."""
+    """Return how many versions follow the sound part; None if the last can be no version."""
     try:
         head = store.head(stream)
     except UnsoundLog:

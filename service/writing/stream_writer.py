@@ -89,7 +89,7 @@ class StreamWriter:
         return Claim(options.command_id or new_id(), digest(canonical(asked)))
 
     def first_answer(self, commands: Sequence[Payload], options: WriteOptions) -> Appended | None:
-        """Return what a command of this id and content recorded before, None where it is new.
+        """Return what a command of this id and content recorded before, None if it is new.
 
         Raises `CommandConflict` where the id was used for something else.
         """

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def report(log: WorkflowLog, seen: Seen | None = None) -> bytes:
-    """Return the report as the log has it now; raises `NoWorkflow` where nothing was created.
+    """Return the report as the log has it now; raises `NoWorkflow` if nothing was created.
 
     All of it is of one version, whatever others record while it is made. ``seen`` is what a look
     at the files found.
@@ -84,7 +84,7 @@ def report(log: WorkflowLog, seen: Seen | None = None) -> bytes:
 def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None) -> None:
     """Write the report that a completion names, unless it is there; nobody's file is overwritten.
 
-    ``path`` is relative to the root, None where none is due. Raises `FilesBehind` where the disk
+    ``path`` is relative to the root, None if none is due. Raises `FilesBehind` where the disk
     does not let it; the next command that writes tries again.
     """
     # A path that no command of ours records was put into the log: no report is due there.
@@ -108,7 +108,7 @@ def write_to(path: Path, content: bytes) -> None:
 class Outcome:
     """What a write did, or would do: the events recorded, those planned, the state after.
 
-    ``stands`` is the state that the log is in: that before where nothing was recorded.
+    ``stands`` is the state that the log is in: that before if nothing was recorded.
     """
 
     events: tuple[RecordedEvent, ...]
@@ -136,7 +136,7 @@ class Service:
         return Service(self.root, self.log, Actor(kind, self.actor.name), self.clock)
 
     def state(self) -> Workflow:
-        """Return the state now; raises `NoWorkflow` where nothing was created yet."""
+        """Return the state now; raises `NoWorkflow` if nothing was created yet."""
         return self.log.current()
 
     @cached_property
@@ -147,7 +147,7 @@ class Service:
     def settle_place(self, how: RootIs | None) -> None:
         """See that the root is where it was, or take down ``how`` it came here.
 
-        Raises `RootElsewhere` where nobody says.
+        Raises `RootElsewhere` if nobody says.
         """
         here = settled(self.root, self._known, how)
         if how is None:
@@ -206,7 +206,7 @@ class Service:
         return self._append(None, planned, claim, options)
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
-        """Return what a command of this id and content did before, None where it is new.
+        """Return what a command of this id and content did before, None if it is new.
 
         Raises `CommandConflict` where the id was used for something else.
         """

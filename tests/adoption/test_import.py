@@ -226,7 +226,7 @@ def test_nothing_follows_from_an_imported_amendment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported"])
 def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path: Path) -> None:
-    """Whoever wrote the row: with a right chain and a claim it has no effect, and fsck names it."""
+    """No matter who wrote the row: with chain and claim it has no effect, and fsck names it."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n"))
     forge(root, type_)
     answer = root.json("fsck")

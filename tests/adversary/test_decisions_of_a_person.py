@@ -1,4 +1,4 @@
-"""What a person decides is asked by the policy in force: whatever it is, and whoever types it."""
+"""A person's decision is asked by the policy in force, whatever it is, of every caller."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_person_decides_at_a_terminal(tmp_path: Path, keys: Keys, kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_person_decides_by_a_key(tmp_path: Path, keys: Keys, kind: str) -> None:
-    """And says y at a terminal where nobody has agreed to the signers of a machine yet."""
+    """And says y at a terminal if nobody has agreed to the signers of a machine yet."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, "signature", keys)
     code, shown = case.typed("y\n", "--key", str(keys.allowed))

@@ -110,7 +110,7 @@ ON_A_SERVER = {
 def test_on_a_server_too_nobody_else_decides_over_appended_rows(
     server: Server, tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
-    """Made by whoever owns the tables: no write is acknowledged, and fsck tells."""
+    """Made by anyone who owns the tables: no write is acknowledged, and fsck tells."""
     url = server.log()
     place = made(tmp_path, url)
     place.done("note", "heard")
@@ -124,7 +124,7 @@ def test_on_a_server_too_nobody_else_decides_over_appended_rows(
 
 
 def test_of_many_findings_the_first_are_printed_and_the_rest_counted(place: Place) -> None:
-    """Whoever has SQL on the log fills nobody's screen."""
+    """Anyone who has SQL on the log fills nobody's screen."""
     put_in(place, *(RULES["swallows events"].replace(" t ", f" t{n} ") for n in range(130)))
     answer = place.json("fsck")
     assert (answer.code, len(answer.data["findings"])) == (7, 100)

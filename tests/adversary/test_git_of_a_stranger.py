@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str, given: str | None = None) -> str:
-    """Run git as whoever made the folder did."""
+    """Run git as anyone who made the folder did."""
     done = subprocess.run(
         ["git", "-C", str(folder), *words], input=given, check=True, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""The history's tables are a cache that whoever has SQL can write: no answer, and fsck tells."""
+"""The history's tables are a cache that anyone who has SQL can write: no answer, and fsck tells."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_row_beside_the_log_that_can_be_none_stops_nobody(
     place.done("db", "backup", str(tmp_path / "b.jsonl"))
     answer = place.json("fsck")
     assert [one["kind"] for one in answer.data["findings"]] == ["stray"], answer
-    assert (answer.code, "counts for nothing" in answer.data["findings"][0]["message"]) == (7, True)
+    assert (answer.code, "is ignored" in answer.data["findings"][0]["message"]) == (7, True)
 
 
 @pytest.mark.slow

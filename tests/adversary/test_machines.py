@@ -142,7 +142,7 @@ def test_a_raw_change_of_phase_through_a_persons_gate_counts_for_nothing(
     raw(place, "machine.transitioned", moved("REQUIREMENTS", to))
     assert phase(place) == "REQUIREMENTS"
     warnings = place.call("get", "wf").envelope["_meta"]["warnings"]
-    assert sum("counts for nothing" in one for one in warnings) == 1
+    assert sum("is ignored" in one for one in warnings) == 1
 
 
 def test_the_statement_names_the_files_it_is_of(place: MachinePlace) -> None:
@@ -185,7 +185,7 @@ def test_an_approval_of_an_older_form_goes_on_to_count(
 
 
 def test_an_approval_is_taken_back_by_who_may_give_it(place: MachinePlace, key: Path) -> None:
-    """Without the key it stays, and a row past the program counts for nothing."""
+    """Without the key it stays, and a row past the program is ignored."""
     place.write(DEMAND, {"wants": "a shop"})
     approve(place, key, "requirements")
     place.refused("needs_consent", 6, "approve", "wf", "requirements", "--withdraw")

@@ -1,4 +1,4 @@
-"""A question in SQL that would hold up whoever asks it."""
+"""A question in SQL that would hold up anyone who asks it."""
 
 from __future__ import annotations
 

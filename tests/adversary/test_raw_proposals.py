@@ -48,8 +48,8 @@ def test_a_raw_proposal_is_shown_with_why_it_takes_no_effect(what: str, trusted:
 
 
 def test_a_raw_proposal_that_is_set_aside_is_named(trusted: Place) -> None:
-    """Who asks for it learns which version counts for nothing, and why."""
+    """Who asks for it learns which version is ignored, and why."""
     _raw(trusted, lambda data: data.update(kind="evil"))
     answer = trusted.json("amend", "show", "amend-2")
     assert (answer.code, answer.error["code"]) == (3, "unknown_amendment")
-    assert "'amendment.proposed', counts for nothing: " in answer.error["message"]
+    assert "'amendment.proposed', is ignored: " in answer.error["message"]

@@ -108,7 +108,7 @@ def test_an_amended_stage_of_no_command_runs_what_was_prepared(
 def test_a_submission_that_was_changed_after_it_was_recorded_is_not_submitted(
     place: Place, tmp_path: Path
 ) -> None:
-    """Whoever changes the attempt's file and its copy: nothing runs, and it is said."""
+    """Anyone who changes the attempt's file and its copy: nothing runs, and it is said."""
     dpdisp = tmp_path / "bin/dpdisp"
     dpdisp.parent.mkdir()
     real = Path(os.environ.get("WFCTL_DPDISP") or Path(sys.executable).parent / "dpdisp")

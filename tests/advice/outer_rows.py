@@ -96,7 +96,7 @@ def no_server(folder: Path) -> Answer:
 
 @row("store_unwritable", 1, "unable to open", names="get write permission")
 def no_place_for_it(folder: Path) -> Answer:
-    """Name a file where nobody may write."""
+    """Name a file if nobody may write."""
     return begin_on(folder, "sqlite:////proc/events.db")
 
 

@@ -11,7 +11,7 @@ from tests.cli.support import Answer
 
 
 def trusted(folder: Path) -> Place:
-    """Make the workflow of three stages, in which whoever calls may approve."""
+    """Make the workflow of three stages, in which anyone who calls may approve."""
     folder.mkdir(parents=True, exist_ok=True)
     return make(folder / "root", "--consent", "trust")
 

@@ -104,13 +104,13 @@ def affordable(folder: Path) -> Answer:
 
 @row("nothing_hinders", 5, "nothing that does", names="--reason waiting")
 def unhindered(folder: Path) -> Answer:
-    """End a session as blocked where nothing hinders."""
+    """End a session as blocked if nothing hinders."""
     return session(folder, "blocked")
 
 
 @row("nothing_left", 5, "every stage is completed", names="--reason completed", slow=True)
 def all_done(folder: Path) -> Answer:
-    """End a session as waiting where nothing is left."""
+    """End a session as waiting if nothing is left."""
     folder.mkdir(parents=True, exist_ok=True)
     place = workflow(folder, stage(1), consent="trust")
     place.done("session", "start")

@@ -116,7 +116,7 @@ def events(workflow: Workflow) -> int:
 def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
     """Start the runner, and again whenever it has ended, until the workflow is completed.
 
-    A person approves what waits for approval. Blows fall when they are due, on whoever of their
+    A person approves what waits for approval. Blows fall when they are due, on anyone who of their
     kind is at work then, or is next.
     """
     began = time.monotonic()

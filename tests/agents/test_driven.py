@@ -17,7 +17,7 @@ from tests.rounds import first
 
 #: Events of a round in which nobody is killed, about; a blow falls anywhere among them.
 _WHOLE = 85
-#: What the fold of every round is, whoever was killed when.
+#: What the fold of every round is, no matter who was killed when.
 FINER = {"parameters": {"tolerance": {"old": "coarse", "new": "fine"}}}
 
 

@@ -19,7 +19,7 @@ def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trusted(tmp_path: Path) -> Place:
-    """Make a workflow in which whoever calls is believed."""
+    """Make a workflow in which anyone who calls is believed."""
     return make(tmp_path / "root", "--consent", "trust")
 
 

@@ -113,7 +113,7 @@ def test_a_person_who_begins_the_workflow_agrees_by_it(tmp_path: Path, way: str)
 def test_a_script_that_says_trust_goes_on_and_every_status_says_so(
     tmp_path: Path, way: str
 ) -> None:
-    """Nobody agreed to the plan, and whoever looks reads it."""
+    """Nobody agreed to the plan, and anyone who looks reads it."""
     place = begun(tmp_path, way, "--consent", "trust")
     assert "nobody agreed to the plan" in place.call("status").out
     assert place.call("run").code == 0
@@ -214,7 +214,7 @@ def test_a_plan_that_was_rejected_waits_on_until_it_is_approved(tmp_path: Path) 
 
 
 def test_the_inbox_shows_the_plan_in_full(tmp_path: Path, way: str) -> None:
-    """Whoever answers by number has read what the number stands for."""
+    """Anyone who answers by number has read what the number stands for."""
     place = begun(tmp_path, way)
     every = json.loads(call("-o", "json", "inbox").out)["data"]
     found = [one for one in every if one["root"] == str(place.path)]
@@ -234,7 +234,7 @@ def test_the_plan_that_was_shown_is_the_plan_that_is_agreed_to(tmp_path: Path) -
 
 @pytest.mark.forged
 def test_a_plan_that_nobody_was_asked_about_is_told(tmp_path: Path) -> None:
-    """As an earlier wfctl began it, which whoever likes can still call: it goes on, and says so."""
+    """As an earlier wfctl began it, which anyone can still call: it goes on, and says so."""
     place = begun(tmp_path, "init")
 
     def edit(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -97,7 +97,7 @@ FORGERIES = (
 def test_a_raw_row_with_a_right_chain_changes_nothing(
     forge: Forge, signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """Whoever wrote it: the definition stays, and the audit lists the row."""
+    """Anyone who wrote it: the definition stays, and the audit lists the row."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     before = signed.definition()

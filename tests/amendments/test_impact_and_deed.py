@@ -240,7 +240,7 @@ def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile
 def test_a_dispatch_by_hand_judges_what_is_kept_as_a_run_does(
     tmp_path: Path, kind: str, before: str, way: tuple[str, ...]
 ) -> None:
-    """A change of the verdict alone computes nothing, whoever has the stage go on."""
+    """A change of the verdict alone computes nothing, no matter who has the stage go on."""
     place = begun(tmp_path, _stage(tmp_path, kind))
     BEFORE[before](place, tmp_path)
     then = _ran(tmp_path)

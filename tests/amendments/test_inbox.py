@@ -31,7 +31,7 @@ def answered(kind: str, one: dict[str, Any], *words: str) -> Answer:
 
 
 def test_all_that_waits_is_listed_with_its_impact(tmp_path: Path) -> None:
-    """Of two workflows in two folders, and of a machine; nothing where nothing waits."""
+    """Of two workflows in two folders, and of a machine; nothing if nothing waits."""
     assert inbox() == {}
     assert call("inbox").out == "nothing waits\n"
     first = make(tmp_path / "a")

@@ -129,7 +129,7 @@ def test_no_stage_is_left_without_an_accepted_way_on(data: st.DataObject) -> Non
 
 
 def _way_on(state: Workflow, stage: Stage) -> list[Payload]:
-    """Return what a stage calls for; nothing where it waits for another."""
+    """Return what a stage calls for; nothing if it waits for another."""
     newest = stage.attempts[-1].id if stage.attempts else "none"
     following = f"att-{len(stage.attempts) + 1:04d}"
     gone = [id_ for id_ in stage.depends_on if state.stages[id_].status is Status.SKIPPED]

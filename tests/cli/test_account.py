@@ -1,4 +1,4 @@
-"""One account of where a workflow stands: whoever tells of it names the same, in the same words."""
+"""One account of where a workflow stands: all who tell of it name the same, in the same words."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def check_next_actions(place: Place, situation: Callable[[Path], Place]) -> None
 
 
 def test_a_completed_stage_tells_of_no_error(tmp_path: Path) -> None:
-    """The file keeps the last one, as the protocol does; whoever reads it is not told."""
+    """The file keeps the last one, as the protocol does; anyone who reads it is not told."""
     place = chain(tmp_path, "test -e ../../../../../../go && echo 2 > b.txt")
     error = place.done("show", "stage-2")["last_error"]
     assert error == place.done("status")["stages"][1]["last_error"]

@@ -168,7 +168,7 @@ def test_a_real_bash_completes_stages(proposed: Place, environ: dict[str, str]) 
 def test_a_real_fish_completes_stages_or_else_files(
     proposed: Place, environ: dict[str, str]
 ) -> None:
-    """Files are offered only where nothing of the workflow may stand."""
+    """Files are offered only if nothing of the workflow may stand."""
     need_programs("fish")
     (proposed.path / "study.toml").touch()
     script = call("completion", "fish").out

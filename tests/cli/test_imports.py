@@ -44,7 +44,7 @@ def loaded(folder: Path, name: str) -> Loaded:
 
 @pytest.mark.parametrize("name", lines())
 def test_a_command_loads_what_is_on_its_list_and_nothing_more(place: Path, name: str) -> None:
-    """Whoever adds to it decides that every call pays for it (see tests/cli/imports.py)."""
+    """Anyone who adds to it decides that every call pays for it (see tests/cli/imports.py)."""
     assert sorted(loaded(place, name).names - set(LISTED[name])) == []
 
 

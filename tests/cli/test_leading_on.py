@@ -44,7 +44,7 @@ def test_a_refusal_tells_no_more_than_a_few(tmp_path: Path) -> None:
 
 
 def test_what_is_no_refusal_tells_none(place: Place, tmp_path: Path) -> None:
-    """Nothing leads on from a slip of the pen, and nothing where there is no workflow."""
+    """Nothing leads on from a slip of the pen, and nothing if there is no workflow."""
     assert "next_actions" not in place.json("show", "stage-9").envelope
     assert "next_actions" not in Place(tmp_path).json("status").envelope
 

@@ -70,7 +70,7 @@ def test_a_failure_waits_for_a_person(place: Place) -> None:
 
 
 def test_a_preparation_that_died_is_repaired(place: Place) -> None:
-    """The repair is recorded as the reconciler's, not as an act of whoever called."""
+    """The repair is recorded as the reconciler's, not as an act of anyone who called."""
     place.done("stage", "prepare", "stage-1")
     told = place.done("rehydrate", "--actor", "agent:helper")
     assert [r["stages"] for r in told["repaired"]] == ["stage-1"]

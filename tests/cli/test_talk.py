@@ -100,7 +100,7 @@ def test_words_of_others_do_not_steer_the_terminal_that_is_talked_to(
 
 @pytest.mark.slow
 def test_people_are_told_each_fact_once(place: Place) -> None:
-    """On a terminal a sentence; its keys and values, and what leads on, for whoever debugs."""
+    """On a terminal a sentence; its keys and values, and what leads on, for anyone who debugs."""
     said = on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1")
     assert "stage=" not in said
     assert "workflow=" not in said

@@ -97,7 +97,7 @@ def test_a_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -
 def test_a_command_given_again_under_its_key_is_answered_and_not_repeated(
     place: Place, name: str
 ) -> None:
-    """Whoever acts and whenever: the first answer, and the log as it was."""
+    """Anyone who acts and whenever: the first answer, and the log as it was."""
     line = prepared(place, name)
     first = place.done(*line, "--command-id", "key-1")
     version = place.version()

@@ -108,7 +108,7 @@ def _is_shell(pid: int) -> bool:
 
 
 def recorded(workflow: Workflow, machine: str) -> None:
-    """Launch the stage, and kill whoever watches it once DPDispatcher has written the job down."""
+    """Launch the stage, and kill its watchers once DPDispatcher has written the job down."""
     begin(workflow, "old", machine=machine, waits=True)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: list((workflow.root.parent / "work").rglob(f"{'?' * 40}.json")))

@@ -119,7 +119,7 @@ class Held:
         (self.workflow.root / "go").touch()
 
     def let_go(self) -> None:
-        """Let whoever was stopped go on, and a job that waits in the queue start."""
+        """Let anyone who was stopped go on, and a job that waits in the queue start."""
         self.pauses.release()
         (self.workflow.root / "leave").touch()
         if self.slurm is not None and self.cell.when is When.PENDING:

@@ -66,7 +66,7 @@ class Cell:
 
     @property
     def impossible(self) -> str | None:
-        """Why nobody can strike this blow; None where somebody can."""
+        """Why nobody can strike this blow; None if somebody can."""
         if not self.backend.has_queue and self.when is When.PENDING:
             return "a shell starts a job at once: none is ever pending"
         return _ABSENT.get(self.target, {}).get(self.when)

@@ -16,7 +16,7 @@ _LOOK = 0.001
 
 
 def awaited(moment: Moment, workflow: Workflow, run: subprocess.Popen[str]) -> bool:
-    """Wait for a moment; False where the run ended before it came."""
+    """Wait for a moment; False if the run ended before it came."""
     while not moment(workflow):
         if run.poll() is not None:
             return False

@@ -48,7 +48,7 @@ class Pauses:
         return replace(workflow, environ={**workflow.environ, **paths})
 
     def arm(self, point: str) -> None:
-        """Stop whoever comes to the point first."""
+        """Stop anyone who comes to the point first."""
         (self.folder / f"{point}.armed").touch()
 
     def reached(self, point: str) -> bool:

@@ -1,4 +1,4 @@
-"""A job has the environment of its caller, not of whoever started the tmux server."""
+"""A job has the environment of its caller, not of anyone who started the tmux server."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def begun(workflow: Workflow) -> list[str]:
 
 
 def orphaned(workflow: Workflow) -> None:
-    """Launch the stage and kill whoever watches it."""
+    """Launch the stage and kill anyone who watches it."""
     before = len(begun(workflow))
     workflow.succeed("dispatch", "stage-1")
     until(lambda: len(begun(workflow)) > before)

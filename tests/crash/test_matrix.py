@@ -1,4 +1,4 @@
-"""The kill matrix: whoever is killed, whenever, nothing is lost, done twice or called failed."""
+"""The kill matrix: anyone who is killed, whenever, nothing is lost, done twice or called failed."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_the_same_command_again_stops_once(running: Workflow) -> None:
 
 
 def test_what_a_dead_command_left_running_the_next_session_stops(running: Workflow) -> None:
-    """The failure was recorded, and whoever was to end the attempt died."""
+    """The failure was recorded, and anyone who was to end the attempt died."""
     data = {"stage": "stage-1", "error": "too long", "stop": True}
     running.succeed("append", "stage.failed", "--data", json.dumps(data))
     assert at_work(running)

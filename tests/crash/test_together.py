@@ -64,7 +64,7 @@ def test_rehydrates_beside_a_run_disturb_nothing(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_waits_beside_a_run_end_with_the_attempt(workflow: Workflow) -> None:
-    """Whoever waits for a stage that a run drives is told its end."""
+    """Anyone who waits for a stage that a run drives is told its end."""
     workflow.init(stage("stage-1", WAITING))
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the launch is recorded"], workflow, run)

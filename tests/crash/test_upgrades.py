@@ -105,7 +105,7 @@ def _git(*arguments: str) -> str:
 
 
 def launched(workflow: Workflow, *, over: bool, **environ: str) -> None:
-    """Launch a stage and kill whoever watches it; ``over``: its job ends before anybody looks."""
+    """Launch a stage and kill its watchers; ``over``: its job ends before anybody looks."""
     workflow.plan(stage("stage-1", WAITS))
     for line in (("init", "plan.json", "--consent", "trust"), ("dispatch", "stage-1")):
         with ending(workflow.start(*line, **environ)) as program:

@@ -159,7 +159,7 @@ def slow_to_check(folder: Path) -> str:
 
 
 def kill_check(workflow: Workflow) -> bool:
-    """Kill the check of a submission; False where none is at work."""
+    """Kill the check of a submission; False if none is at work."""
     found = [pid for pid, line in processes(workflow).items() if "dargs check" in line]
     kill(found)
     return bool(found)

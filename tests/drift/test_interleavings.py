@@ -80,7 +80,7 @@ class World:
         self.check_nothing_lost(*found)
 
     def files(self) -> tuple[bytes, bytes]:
-        """Return what the files hold, state and log; nothing where one is missing."""
+        """Return what the files hold, state and log; nothing if one is missing."""
         state, log = (self.place.path / name for name in (STATE, LOG))
         return (
             state.read_bytes() if state.exists() else b"",

@@ -145,7 +145,7 @@ def check_seen(place: Place, original: Any, path: Path_) -> None:
 
 
 def edited_field(original: Any, path: Path_) -> str:
-    """Return the name of the object or list that a place is in; empty where it is any."""
+    """Return the name of the object or list that a place is in; empty if it is any."""
     if path[0] == "stages" and (len(path) < 3 or path[2] == "id"):
         return ""
     steps = [*path] if path[0] != "stages" else [original["stages"][path[1]]["id"], *path[2:]]

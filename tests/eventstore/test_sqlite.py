@@ -90,7 +90,7 @@ class TestOpening:
             assert store.head("w") is not None
 
     def test_an_override_wins_over_the_file_system(self, database: Path) -> None:
-        """Whoever knows better decides."""
+        """Anyone who knows better decides."""
         with closing(sqlite_store(database, "wal", filesystem=lambda _: "lustre")) as store:
             assert store.journal.mode == "wal"
 

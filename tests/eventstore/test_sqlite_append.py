@@ -44,7 +44,7 @@ def overwrite(source: Path, target: Path) -> None:
 
 @contextmanager
 def busy(path: Path) -> Iterator[None]:
-    """Whoever appends must wait for the turn, and gets it."""
+    """Anyone who appends must wait for the turn, and gets it."""
     lock = WriterLock(path)
     lock.acquire(1)
     release = threading.Timer(0.05, lock.release)

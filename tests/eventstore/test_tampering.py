@@ -1,4 +1,4 @@
-"""Whoever changes the log behind its back is found, and the first bad version is named."""
+"""Anyone who changes the log behind its back is found, and the first bad version is named."""
 
 import random
 import shutil
@@ -136,7 +136,7 @@ def test_a_change_is_found_and_named(
 
 
 def test_an_event_that_claims_its_command_no_more_is_found(log: Path) -> None:
-    """Whoever writes a row anew passes the triggers; the command could be carried out again."""
+    """Anyone who writes a row anew passes the triggers; the command could be carried out again."""
     alone = note("alone")
     with closing(sqlite_store(log)) as store:
         store.append("w", [alone], expected=LENGTH, claim=Claim(alone.event_id, "d"))

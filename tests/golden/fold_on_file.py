@@ -1,6 +1,6 @@
 """What the fold makes of every stored example, as digests; kept beside `REDUCER`.
 
-A state that was stored is used again only where the fold's own version is the same. So whoever
+A state that was stored is used again only where the fold's own version is the same. So anyone who
 changes what the fold does, or what a state holds, raises `REDUCER` and then calls
 ``python -m tests.golden.fold_on_file``, which writes the digests anew.
 """

@@ -35,7 +35,7 @@ def test_an_event_leaves_the_state_it_was_folded_into_as_it_was(example: OnFile)
 
 @pytest.mark.parametrize("example", EVERY, ids=ids)
 def test_the_state_shares_nothing_with_the_data_of_an_event(example: OnFile) -> None:
-    """Whoever keeps the event, a reader or a cache, finds it as it was read."""
+    """Anyone who keeps the event, a reader or a cache, finds it as it was read."""
     before = rich()
     one = fact(example, before.head + 1)
     data = deepcopy(one.data)

@@ -125,7 +125,7 @@ class Chronicle:
             self.store.append(STREAM, events, expected=Expected.ANY, claim=claim)
 
     def named(self, deed: str) -> Payload | None:
-        """Return the command that a deed is now, None where there is nothing to do."""
+        """Return the command that a deed is now, None if there is nothing to do."""
         if deed == AGREE or self.log.current().pending_amendments:
             return self.agreement()
         for stage in self.log.current().stages.values():

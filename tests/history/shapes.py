@@ -102,7 +102,7 @@ def shaped_like(example: Payload) -> st.SearchStrategy[Payload]:
 
 
 def _payload(kind: type[Payload], data: dict[str, Any]) -> Any:
-    """Return the payload, None where a rule that no schema can tell refuses it."""
+    """Return the payload, None if a rule that no schema can tell refuses it."""
     try:
         return kind.of(data)
     except ValidationError:

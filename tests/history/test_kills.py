@@ -34,7 +34,7 @@ def long(tmp_path: Path) -> Place:
 
 
 def checkpoint(place: Place) -> int:
-    """Return how far the tables have come, 0 where they are to be made."""
+    """Return how far the tables have come, 0 if they are to be made."""
     with closing(connect(place.path / ".wfctl/events.db", "mode=ro", 5)) as database:
         row = database.execute("SELECT version FROM folds WHERE reducer = 'history'").fetchone()
     return row[0] if row is not None else 0

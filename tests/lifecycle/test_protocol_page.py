@@ -24,7 +24,7 @@ def test_the_page_has_every_transition_and_no_other() -> None:
 
 
 def test_the_files_that_the_pages_name_are_there() -> None:
-    """Whoever checks a row against the code finds it."""
+    """Anyone who checks a row against the code finds it."""
     named = {
         path
         for page in PAGES

@@ -63,7 +63,7 @@ class MachinePlace:
         return [(one.returncode, answer) for one, answer in zip(running, told, strict=True)]
 
     def init(self, machine: str, type_: str = "feature", *more: str) -> Any:
-        """Begin a machine that trusts whoever approves."""
+        """Begin a machine that trusts anyone who approves."""
         return self.done("init", machine, "--type", type_, "--consent", "trust", *more)
 
     def phase(self, machine: str) -> str:

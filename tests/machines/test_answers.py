@@ -154,7 +154,7 @@ def test_a_cancelled_machine_says_what_is_left(place: MachinePlace) -> None:
 
 
 def test_drift_says_what_differs_before_the_next_write(place: MachinePlace) -> None:
-    """And whoever comes back is led to it."""
+    """And anyone who comes back is led to it."""
     place.init("login")
     place.write("login.state.json", {**place.json("login.state.json"), "phase": "completed"})
     answer = place.call("drift", "login")

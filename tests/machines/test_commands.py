@@ -220,7 +220,7 @@ def test_tasks_carry_their_times(place: MachinePlace) -> None:
 
 
 def test_a_handoff_is_kept(place: MachinePlace) -> None:
-    """For whoever comes next."""
+    """For anyone who comes next."""
     place.init("login")
     place.done("checkpoint", "login", "--summary", "half done", "--next", "the rest")
     kept = place.json("login.state.json")["_checkpoint"]

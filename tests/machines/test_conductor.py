@@ -87,7 +87,7 @@ def test_the_update_points(track: MachinePlace) -> None:
 
 
 def test_a_block_says_why(track: MachinePlace) -> None:
-    """Whoever comes back reads what the step waits for."""
+    """Anyone who comes back reads what the step waits for."""
     track.done("append", "auth", "step.started")
     track.done("append", "auth", "step.blocked", "--data", '{"notes": "no access"}')
     answer = call("--root", str(track.path), "machine", "rehydrate", "auth")

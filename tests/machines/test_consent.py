@@ -1,4 +1,4 @@
-"""Approvals take effect by a proof of consent, as amendments do, whoever wrote the row."""
+"""Approvals take effect by a proof of consent, as amendments do, no matter who wrote the row."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_row_without_a_proof_counts_for_nothing(place: MachinePlace) -> None:
     finally:
         store.close()
     warnings = place.call("get", "wf").envelope["_meta"]["warnings"]
-    assert sum("counts for nothing" in one for one in warnings) == 3
+    assert sum("is ignored" in one for one in warnings) == 3
     place.refused("GUARD_FAILED", 6, "transition", "wf", "ARCHITECTURE")
 
 

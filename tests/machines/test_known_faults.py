@@ -295,7 +295,7 @@ def test_a_pending_task_hidden_behind_another_of_its_id(place: MachinePlace) -> 
 
 
 def test_loops_counted_by_nobody(place: MachinePlace) -> None:
-    """Given a debug that fails its tests, then two fixes, and then a person, whoever counts."""
+    """Given a debug that fails its tests, then two fixes, and then a person, for every count."""
     place.init("crash", "debug")
     place.done("update", "crash", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):

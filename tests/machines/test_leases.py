@@ -83,7 +83,7 @@ def test_only_the_claimer_changes_a_task(place: MachinePlace, other: str) -> Non
     stale = ("--under", "claim-1")
     assert _as(place, other, "task", *TASK, "--status", "complete", *stale).code == 4
     shell = ("task", *TASK, "--status", "complete", *under)
-    assert _as(place, "user:shell", *shell).code == 0, "the claim is a handle, whoever shows it"
+    assert _as(place, "user:shell", *shell).code == 0, "the claim is a handle, for all who show it"
     assert _as(place, "agent:b", "task", *TASK, "title=again").code == 0
 
 

@@ -61,7 +61,7 @@ def test_an_agent_walks_nowhere_by_its_own_definition(place: MachinePlace, way: 
 
 @pytest.mark.parametrize("way", ["init", "import"])
 def test_under_trust_nothing_waits(place: MachinePlace, way: str) -> None:
-    """The policy says that whoever calls is believed."""
+    """The policy says that anyone who calls is believed."""
     begun(place, way, "--consent", "trust")
     assert place.done("transition", "one", "b")["phase"] == "b"
 
@@ -123,7 +123,7 @@ def test_no_approval_of_a_definition_has_its_name(place: MachinePlace) -> None:
 
 @pytest.mark.forged
 def test_a_row_past_the_program_opens_nothing(place: MachinePlace, tmp_path: Path) -> None:
-    """An approval without a proof, and a change of phase without an approval, count for nothing."""
+    """An approval without a proof, and a change of phase without an approval, are ignored."""
     from tests.adversary.test_machines import raw
 
     begun(place, "init")

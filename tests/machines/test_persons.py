@@ -66,7 +66,7 @@ def test_a_definition_that_lets_nobody_decide_is_refused(place: MachinePlace) ->
 
 @pytest.mark.parametrize("person", ["advises", True, False])
 def test_where_a_person_advises_nothing_waits(place: MachinePlace, person: object) -> None:
-    """It is shown to whoever comes back, and holds nothing up."""
+    """It is shown to anyone who comes back, and holds nothing up."""
     phases = {"a": {"person": person}, "b": {"final": True}}
     place.write("mine.json", small_data(phases=phases))
     place.done("init", "one", "--definition", str(place.path / "mine.json"), "--consent", "trust")

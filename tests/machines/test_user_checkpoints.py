@@ -29,7 +29,7 @@ def test_more_attempts_are_no_checkpoint(place: MachinePlace) -> None:
 
 
 def test_what_an_import_claims_is_no_checkpoint(place: MachinePlace) -> None:
-    """Nobody gave it here by the policy; whoever comes back is told of the claim."""
+    """Nobody gave it here by the policy; anyone who comes back is told of the claim."""
     state = {
         "workflow_id": "wf",
         "started_at": "2026-11-01T10:00:00Z",

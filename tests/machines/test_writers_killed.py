@@ -101,7 +101,7 @@ def test_nothing_of_theirs_is_lost_and_no_phase_is_passed_without_evidence(
     assert [token for token in written if token not in whole] == []
     assert {t["status"] for t in place.json("memory/state/execution.json")["tasks"]} == {"verified"}
     assert place.done("list")[0]["phase"] == "COMPLETE"
-    # Whoever lied had no output to show.
+    # Anyone who lied had no output to show.
     assert place.json("memory/state/phase.json")["current_phase"] in (
         *("IMPLEMENTATION", "VERIFICATION"),
     )

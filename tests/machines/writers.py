@@ -35,7 +35,7 @@ def replaced(path: Path, document: Any) -> None:
 
 
 def noted(root: Path, token: str) -> None:
-    """Remember what was written, for whoever compares."""
+    """Remember what was written, for anyone who compares."""
     with (root / "written.txt").open("a", encoding="utf-8") as file:
         file.write(token + "\n")
 
@@ -62,7 +62,7 @@ def orchestrate(root: Path) -> None:
 
 
 def _turn(document: dict[str, Any]) -> str | None:
-    """Change the document as the agent of the present step does; None where all is done."""
+    """Change the document as the agent of the present step does; None if all is done."""
     loop = document["loop_state"]
     step, token = loop["current_step"], f"w-{time.monotonic_ns()}"
     if step == "COMPLETE":

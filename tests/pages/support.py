@@ -43,7 +43,7 @@ class Served:
         return ADDRESS.findall(self.said.read_text())
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Reply:
-        """Ask as whoever has these headers."""
+        """Ask as anyone who has these headers."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, headers=named)

@@ -309,7 +309,7 @@ def test_an_import_is_told() -> None:
 
 
 def test_a_purpose_has_one_full_stop_and_may_be_missing() -> None:
-    """Whoever wrote it with a full stop, or none."""
+    """Anyone who wrote it with a full stop, or none."""
     bare = {key: value for key, value in PLAN.items() if key != "purpose"}
     assert lines([], bare)[0].endswith("] Workflow created: melt-2026-03-31. 3 stages.\n")
     assert lines([], {**bare, "purpose": "Melt"})[0].endswith("stages. Purpose: Melt.\n")

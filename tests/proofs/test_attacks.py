@@ -1,4 +1,4 @@
-"""Whoever has a log, its file and its key, cannot change what a witness has seen of it unseen."""
+"""The owner of a log, its file and its key, cannot change unseen what a witness has seen of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _cosigned(witness: Witness, store: MemoryStore, olds: tuple[int, ...]) -> li
 
 
 def _held(witness: Witness, origin: str, store: MemoryStore) -> JudgedNotes:
-    """Return what a log looks like to whoever has the witness's last checkpoint."""
+    """Return what a log looks like to anyone who has the witness's last checkpoint."""
     seen = witness.seen(origin)
     assert seen is not None
     assert seen.note is not None

@@ -1,4 +1,4 @@
-"""A checkpoint shows what a log was, to whoever holds it elsewhere."""
+"""A checkpoint shows what a log was, to anyone who holds it elsewhere."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_log_is_denied_by_a_checkpoint_whose_key_is_gone(
 def test_a_checkpoint_that_nobody_known_signed_is_told_and_agrees_with_nothing(
     place: Place, tmp_path: Path
 ) -> None:
-    """Else whoever can write a file could deny every log; with its key it counts."""
+    """Else anyone who can write a file could deny every log; with its key it counts."""
     found = place.done("checkpoint")
     os.environ["XDG_STATE_HOME"] += "-of-another"
     data = place.done("fsck")

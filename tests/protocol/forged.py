@@ -48,7 +48,7 @@ def complete(number: int = 1, stage: str = "a", **data: Any) -> Event:
 
 
 def propose(number: int = 1, **data: Any) -> Event:
-    """Return a proposal, of a rerun of the stage a where nothing else is said."""
+    """Return a proposal, of a rerun of the stage a if nothing else is said."""
     usual = {"kind": "stage_rerun", "stage": "a", "changes": {}}
     return one("amendment.proposed", amendment=f"amend-{number}", **{**usual, **data})
 

@@ -79,7 +79,7 @@ def _judged(events: list[Event]) -> Breach | None:
 
 
 def _linked(events: list[Event]) -> list[Event]:
-    """Return copies with right versions and links, as whoever forges a log makes them."""
+    """Return copies with right versions and links, as anyone who forges a log makes them."""
     before, made = "0" * 64, []
     for number, event in enumerate(deepcopy(events), 1):
         event |= {"version": number, "prev_hash": before, "hash": f"{number:064x}"}

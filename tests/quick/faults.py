@@ -21,7 +21,7 @@ _OPPOSITE: dict[type[ast.cmpop], ast.cmpop] = {
 
 
 def planted(text: str, dice: random.Random) -> tuple[str, int, str] | None:
-    """Return a program with one fault, the line of it, and what it is; None where none fits."""
+    """Return a program with one fault, the line of it, and what it is; None if none fits."""
     tree = ast.parse(text)
     inside = (node for body in _bodies(tree) for node in ast.walk(body))
     places = [node for node in inside if isinstance(node, ast.expr) and _fault(node)]
@@ -53,7 +53,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _fault(node: ast.expr) -> str | None:
-    """Return an expression with its meaning turned; None where that is not known."""
+    """Return an expression with its meaning turned; None if that is not known."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=comparators) if type(op) in _OPPOSITE:
             turned = ast.Compare(left=left, ops=[_OPPOSITE[type(op)]], comparators=comparators)

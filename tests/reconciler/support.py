@@ -171,7 +171,7 @@ def let_go(attempt: AttemptPaths) -> None:
 
 
 def end_tenants(attempt: AttemptPaths) -> None:
-    """Kill whoever works for the attempt; one look may miss what is started meanwhile."""
+    """Kill anyone who works for the attempt; one look may miss what is started meanwhile."""
 
     def none_left() -> bool:
         found = collect(attempt, NOW).tenants or ()

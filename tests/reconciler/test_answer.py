@@ -144,7 +144,7 @@ def test_missing_files_are_told_by_pattern(place: Path) -> None:
 
 
 def test_processes_in_the_folder_are_told(place: Path) -> None:
-    """Whoever works there is found by the folder, with the time it was started at."""
+    """Anyone who works there is found by the folder, with the time it was started at."""
     with subprocess.Popen(["sleep", "60"], cwd=place / HASH) as one:
         [tenant] = probed(place)[0].tenants or ()
         one.kill()

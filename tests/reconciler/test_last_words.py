@@ -1,4 +1,4 @@
-"""What a scheduler said of a job's end, for whoever asks when it has forgotten the job."""
+"""What a scheduler said of a job's end, for anyone who asks when it has forgotten the job."""
 
 from __future__ import annotations
 

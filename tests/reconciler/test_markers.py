@@ -97,6 +97,6 @@ def test_what_was_kept_before_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_left_nothing_needs_no_room(tmp_path: Path) -> None:
-    """Nothing is moved and no folder made where nothing lies."""
+    """Nothing is moved and no folder made if nothing lies."""
     assert markers.clear_stale(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001") == ()
     assert list(tmp_path.iterdir()) == []

@@ -88,7 +88,7 @@ def test_a_job_in_a_queue_is_cancelled_by_its_folder(
 def test_a_silent_queue_leaves_it_open(
     attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Whoever does not answer may hold a job."""
+    """Anyone who does not answer may hold a job."""
     installed(kind, tmp_path, monkeypatch)
     for name in KINDS[kind]:
         (tmp_path / "tools" / name).write_text("#!/bin/sh\nexit 1\n")

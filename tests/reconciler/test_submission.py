@@ -164,7 +164,7 @@ def test_a_referenced_machine_gets_no_profile_beside_it() -> None:
 
 
 def test_a_referenced_machine_may_be_this_one() -> None:
-    """Where nothing connects, the inputs are copied and not linked, as for any local machine."""
+    """If nothing connects, the inputs are copied and not linked, as for any local machine."""
     given = {**built(), "machine": {"$ref": "../hpc.json"}}
     machine = own(given, batch_type="Slurm", context_type="LocalContext")["machine"]
     assert machine["remote_profile"] == {"symlink": False}

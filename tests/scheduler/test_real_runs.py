@@ -123,7 +123,7 @@ def test_a_run_on_a_lying_scheduler_runs_the_command_once(
 def test_a_limit_is_known_after_the_scheduler_forgot_it(
     workflow: Workflow, tmp_path: Path, is_driven: bool
 ) -> None:
-    """The monitor, who looked ever more seldom, sees the end of it, whoever comes to ask later."""
+    """The monitor, who looked ever more seldom, sees its end, no matter who asks later."""
     cluster = Cluster(tmp_path / "cluster")
     made = prepared(workflow, tmp_path, cluster, work="sleep 300")
     with at_work(cluster), ending(made.start("run")) as run:

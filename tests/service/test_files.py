@@ -173,7 +173,7 @@ def test_a_rebuild_of_files_that_are_right_writes_nothing(place: Place) -> None:
 
 
 def test_the_log_is_appended_in_place(place: Place) -> None:
-    """Whoever follows it with ``tail -f`` goes on seeing it."""
+    """Anyone who follows it with ``tail -f`` goes on seeing it."""
     before = (place.path / "progress.log").stat().st_ino
     place.done("note", "one")
     assert (place.path / "progress.log").stat().st_ino == before

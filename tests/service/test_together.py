@@ -94,7 +94,7 @@ def test_what_another_records_at_any_step_of_a_writing_is_shown_once(
 
 
 def test_a_file_never_goes_back_to_an_older_state(place: Place) -> None:
-    """A writer that decided on an older state shows the newest one, whoever appended it."""
+    """A writer that decided on an older state shows the newest one, no matter who appended it."""
     sync = place.path / ".wfctl/sync.json"
     place.done("stage", "prepare", "stage-1")
     stale = sync.read_bytes()

@@ -161,7 +161,7 @@ class Followed:
         return True
 
     def _asked_a_person(self, status: dict[str, Any]) -> bool:
-        """Have a person decide what waits for one; False where nobody has an answer."""
+        """Have a person decide what waits for one; False if nobody has an answer."""
         init = self.place.path / "init.sh"
         if (self.place.path / "PAUSE").exists():
             self.place.done("runner", "resume")

@@ -49,7 +49,7 @@ def test_what_is_computed_between_sessions_is_charged_to_the_next(tmp_path: Path
 
 
 def test_a_session_ends_for_the_reason_that_its_numbers_show(tmp_path: Path) -> None:
-    """No budget that is not used up, no obstacle where nothing is left."""
+    """No budget that is not used up, no obstacle if nothing is left."""
     place = workflow(tmp_path, stage(1, parameters={"expected_seconds": 1}))
     place.done("session", "start")
     shown = place.json("session", "end", "--reason", "budget_exhausted")
@@ -141,7 +141,7 @@ def test_a_stage_without_a_command_is_the_agent_s(tmp_path: Path) -> None:
 
 
 def test_init_says_where_a_plain_run_stops(tmp_path: Path) -> None:
-    """And how to go on; nothing where one session does all."""
+    """And how to go on; nothing if one session does all."""
     for count, told in ((5, "`wfctl run` stops before stage-5"), (2, None)):
         folder = tmp_path / str(count)
         folder.mkdir()

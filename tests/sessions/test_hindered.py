@@ -75,7 +75,7 @@ def test_what_waits_for_an_invalidated_stage_waits_and_ends_no_session(tmp_path:
 
 @pytest.mark.long
 def test_one_decision_lets_a_stage_go_on_whose_retries_are_used_up(tmp_path: Path) -> None:
-    """Whoever approves its changed command has said that it runs again."""
+    """Anyone who approves its changed command has said that it runs again."""
     place = workflow(tmp_path, stage(1, "exit 3"), consent="trust")
     for fix in ("once", "twice", "thrice"):
         assert place.json("run").code == 6

@@ -115,7 +115,7 @@ def test_a_session_that_waits_for_a_job_ends_in_order_and_shows_no_reason(place:
 
 
 def test_every_end_of_a_stage_is_charged_to_the_open_session(place: Place) -> None:
-    """Whoever ends it: here a person does, command by command."""
+    """Anyone who ends it: here a person does, command by command."""
     place.done("session", "start")
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "fail", "stage-1", "--error", "it broke")

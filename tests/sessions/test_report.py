@@ -33,7 +33,7 @@ PLAN = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow of one stage, in which whoever calls is believed."""
+    """Make a workflow of one stage, in which anyone who calls is believed."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     made.done("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
@@ -61,7 +61,7 @@ def written(place: Place, number: int = -1) -> Path:
 
 
 def test_a_completed_workflow_has_a_report_where_its_last_line_says(place: Place) -> None:
-    """By day and topic; whoever completed it."""
+    """By day and topic; anyone who completed it."""
     finish(place)
     assert written(place).parent == place.path / "docs/superscientist/reports"
     assert written(place).name.endswith("-melt-report.md")

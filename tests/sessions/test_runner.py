@@ -108,7 +108,7 @@ def test_a_pause_is_honoured_within_a_second_and_one_runner_is_enough(tmp_path: 
 
 
 def test_two_roots_with_one_id_have_runners_of_their_own(tmp_path: Path) -> None:
-    """Each in a tmux session of its own, in the name of whoever started it."""
+    """Each in a tmux session of its own, in the name of anyone who started it."""
     places = [workflow(tmp_path / name, stage(1, GO)) for name in ("a", "b")]
     found = [
         place.done("--actor", "user:ada", "run", "--autonomous", *BRISK)["runner"]["session"]
@@ -223,7 +223,7 @@ def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path)
 
 
 def test_a_plan_without_commands_is_said_at_once_and_named_in_the_morning(tmp_path: Path) -> None:
-    """Whoever starts the runner without an agent is warned; its session blocks the stage."""
+    """Anyone who starts the runner without an agent is warned; its session blocks the stage."""
     place = workflow(tmp_path, silent(1))
     begun = place.json("run", "--autonomous", *BRISK)
     assert begun.code == 0

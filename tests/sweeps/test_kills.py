@@ -21,7 +21,7 @@ VICTIMS = (Victim.EVERYTHING, Victim.JOB, Victim.MONITOR, Victim.ORCHESTRATOR, V
 
 @pytest.mark.parametrize("seed", rounds(range(40), few=3))
 def test_no_task_that_is_done_is_computed_again(workflow: Workflow, seed: int) -> None:
-    """Whoever is killed: what is done counts, what was cut off alone runs again."""
+    """Anyone who is killed: what is done counts, what was cut off alone runs again."""
     dice = random.Random(seed)
     outside = workflow.root.parent
     map_ = {"grid": {"T": {"from": 1, "to": TASKS}}}

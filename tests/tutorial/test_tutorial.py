@@ -77,7 +77,7 @@ def script(commands: list[Step]) -> str:
 
 @contextmanager
 def at_a_terminal(*, agrees: bool) -> Iterator[int]:
-    """Yield a terminal where a person says y to each proposal, or where nobody types."""
+    """Yield a terminal where a person says y to each proposal, or if nobody types."""
     keyboard, terminal = pty.openpty()
     typing = Thread(target=_agree, args=(keyboard,), daemon=True)
     if agrees:
@@ -106,7 +106,7 @@ def _agree(keyboard: int) -> None:
 def follow(page: Path, place: Path, home: Path, *, agrees: bool = False) -> None:
     """Run a page's commands in a folder; each must end and print as the page says.
 
-    Where nobody ``agrees``, nobody types: what is asked for there would wait for ever.
+    If nobody ``agrees``, nobody types: what is asked for there would wait for ever.
     """
     wanted = steps(page.read_text("utf-8"))
     told = home.parent / "story.sh"

@@ -175,7 +175,7 @@ def test_a_result_that_its_job_left_is_not(tmp_path: Path) -> None:
 
 
 def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Path) -> None:
-    """By nobody's check but that of whoever wrote the file."""
+    """By nobody's check but that of anyone who wrote the file."""
     state = document(stage(1, "completed"), workflow_status="completed")
     place = imported(write_files(tmp_path / "melt", state))
     assert ("taken over", "completed by an imported record; nothing verified it") in told(place)
@@ -185,7 +185,7 @@ def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Pat
 
 
 def test_a_stage_that_was_under_way_when_it_was_imported_is_verified_as_any(tmp_path: Path) -> None:
-    """It has an attempt, whoever launched that, and somebody's word or a check ended it."""
+    """It has an attempt, no matter who launched that, and somebody's word or a check ended it."""
     place = imported(write_files(tmp_path / "melt", document(stage(1, "post_processing"))))
     place.done("stage", "complete", "stage-1", "--evidence", "I looked.")
     assert told(place) == []

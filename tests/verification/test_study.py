@@ -1,6 +1,6 @@
 """Fifteen ways by which a hasty agent completes what does not meet its criteria, as one login can.
 
-Each is played through the command line; whoever looks afterwards is told how it came about.
+Each is played through the command line; anyone who looks afterwards is told how it came about.
 
 Not told: a script that was made for the result from the first attempt on, which nothing is compared
 with, and a module beside it of a name that Python has not; an approval at a terminal that a program

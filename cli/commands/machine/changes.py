@@ -111,7 +111,7 @@ def checkpoint(
     summary: Annotated[str, option("TEXT", "What was done.")],
     next_: Texts = option("--next", "TEXT", "A next step; repeatable."),
 ) -> None:
-    """Leave a hand-off for whoever comes next."""
+    """Leave a hand-off for anyone who comes next."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
     _carry_out(context, machine, options, command)
 
