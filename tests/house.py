@@ -8,11 +8,14 @@ Lines and files are those of the program; a name counts where a module defines i
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 from tests.test_house import HERE, ROOMS, functions, names, sources
 
@@ -45,6 +48,51 @@ def refused() -> Iterator[str]:
                     yield f"{path.relative_to(HERE)}:{number}: {found!r}; better: {better}"
 
 
+#: Runs a command line, and prints how many files of the program had a function called.
+_PASSED = """
+import sys, threading
+top, ran = sys.argv[1], set()
+def hear(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(top):
+        ran.add(code.co_filename)
+from cli.main import run
+threading.setprofile(hear)
+sys.setprofile(hear)
+code = run(sys.argv[2:], is_only=True)
+sys.setprofile(None)
+print(len([one for one in ran if "/.venv/" not in one and "/tests/" not in one]), file=sys.stderr)
+sys.exit(code)
+"""
+_PLAN = """
+workflow_id = "house"
+[[stages]]
+id = "stage-1"
+name = "one"
+parameters = { command = "true" }
+"""
+
+
+def passed(*lines: str) -> Iterator[int]:
+    """Yield how many files each command line passes, one after the other in a new workflow."""
+    with TemporaryDirectory() as folder:
+        root, environ = Path(folder) / "root", {**os.environ, "XDG_STATE_HOME": folder}
+        root.mkdir()
+        (root / "plan.toml").write_text(_PLAN)
+        for line in ("init plan.toml --consent trust", *lines):
+            told = subprocess.run(
+                [sys.executable, "-c", _PASSED, f"{HERE}/", "--root", root, *line.split()],
+                cwd=root,
+                env={**environ, "PYTHONPATH": str(HERE)},
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=120,
+            )
+            if line in lines:
+                yield int(told.stderr.split()[-1])
+
+
 def rows() -> Iterator[tuple[str, str]]:
     """Yield each figure with what it is of."""
     texts = {path: path.read_text("utf-8") for path in sources()}
@@ -60,6 +108,8 @@ def rows() -> Iterator[tuple[str, str]]:
         most = sorted(found, key=lambda name: (-len(found[name]), name))[:_EXAMPLES]
         listed = ", ".join(f"{name} {len(found[name])}" for name in most)
         yield f"public {what} in several files", f"{len(found)}" + (f" ({listed})" if most else "")
+    note, dispatch = passed("note hello", "dispatch stage-1 --sync")
+    yield "files a note and a dispatch pass", f"{note}; {dispatch}"
     yield "words of docs", f"{sum(len(page.read_text('utf-8').split()) for page in pages()):,}"
     yield "records of decisions", f"{len(list((HERE / 'docs/adr').glob('0*.md')))}"
     yield "phrases with better words", f"{len(list(refused()))}"
