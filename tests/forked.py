@@ -209,7 +209,7 @@ def warm_up() -> None:
     for module in pkgutil.walk_packages(cli.__path__, "cli."):
         if module.name.rpartition(".")[2] != "__main__":
             importlib.import_module(module.name)
-    for name in ("sqlalchemy.dialects.sqlite", "encodings.utf_8_sig", "urllib.request"):
+    for name in ("sqlalchemy.dialects.sqlite", "encodings.utf_8_sig", "urllib.request", "graphlib"):
         importlib.import_module(name)
     _load(cli.program.tree.build().__self__)  # type: ignore[attr-defined]
 

@@ -19,5 +19,8 @@ CODES: dict[str, str] = {
     "machine_unreachable": "an SSH server that goes away between two questions; no test yet",
     "already_monitored": "two launches at one moment: tests/reconciler/test_recovery.py",
     "locks_unreliable": "a file system that grants a lock twice: tests/eventstore/test_sqlite.py",
+    "scripts_changed": "a pinned script that was edited: tests/adversary/test_scripts.py",
+    "too_much_beside": "a stage's folder with 1,001 files: tests/keeping/test_beside.py",
+    "verdict_changed": "a check that was loosened: tests/verification/test_loosened.py",
     "store_busy": "a writer that hangs: tests/eventstore/test_sqlite.py",
 }
