@@ -33,7 +33,7 @@ class Statements:
     #: stream -> version, position, hash.
     head = f"SELECT version, position, hash {_LAST_OF_STREAM}"
     #: stream -> position and hash of the log's last event, version and hash of the stream's: the
-    #: latter are null if there is no claim, and an empty log gives no row.
+    #: latter are null if the stream has none, and an empty log gives no row.
     tip = f"""
 SELECT last.position, last.hash, own.version, own.hash
 FROM (SELECT position, hash FROM events ORDER BY position DESC LIMIT 1) AS last

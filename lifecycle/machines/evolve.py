@@ -104,6 +104,9 @@ def _begun(event: Event) -> Machine:
     data = event.data
     definition = trusted(restore(data["definition"], data["definition_layout"]), data["machine"])
     phase = data.get("phase", definition.initial)
+    if phase not in (CANCELLED, *definition.phases):
+        why = f"version {event.version}: {definition.id} has no phase {phase!r:.80}"
+        raise NoWorkflow(why, type=event.type)
     machine = Machine(
         id=data["machine"],
         definition=definition,

@@ -75,10 +75,10 @@ def _fact(root: Path, pattern: str) -> FileFact:
         return FileFact(marks=marks_of_tips(sorted(tips)))
     if not is_inside(pattern):
         return FileFact()
-    contents = {path: _content(path) for path in sorted(root.glob(pattern)) if path.is_file()}
     found: dict[str, str] = {}
     valid: list[str] = []
-    for path, content in contents.items():
+    for path in filter(Path.is_file, sorted(root.glob(pattern))):
+        content = _content(path)  # one at a time: together they may fill the memory
         if content is None or content.strip():
             name = str(path.relative_to(root))
             found[name] = _mark_of(path, content)

@@ -252,7 +252,7 @@ class MachineFiles:
                         return False
             entry = Synced(self.log.stream, state.head, len(content), digest(content))
             sync = sync.having(path, entry)
-        if state.is_final:
+        if state.is_final and "archive" in paths(state):
             move = state.last_move  # none where it was taken over as it had ended
             at = move.at if move is not None else state.created
             self.archive_as_it_is(self._before_the_end(state), at)

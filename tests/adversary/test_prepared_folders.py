@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from service.machines.evidence import look
 from tests.cli.support import Place
 from tests.keeping.test_reuse import counted
 from tests.machines.place import MachinePlace
 from tests.sweeps.support import begun, sweep
 
 pytestmark = pytest.mark.slow
+
+_LARGE = 1 << 20
 
 
 def offered(folder: Path) -> Place:
@@ -84,3 +88,18 @@ def test_an_artifact_that_would_fill_the_memory_stops_no_command(tmp_path: Path)
     assert answer.code == 1
     assert "expected 512 MiB at most" in answer.error["message"]
     assert place.call("transition", "login", "plan").code in (0, 5, 6)
+
+
+def test_files_of_one_pattern_are_looked_at_one_by_one(tmp_path: Path) -> None:
+    """Given more large files, then no more memory is used."""
+    most: list[int] = []
+    for number in range(12):
+        (tmp_path / f"{number}.md").write_bytes(b"x" * _LARGE)
+        tracemalloc.start()
+        try:
+            fact = look(tmp_path, ["*.md"])["*.md"]
+            most.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert len(fact.found) == number + 1
+    assert most[-1] < most[1] + 2 * _LARGE

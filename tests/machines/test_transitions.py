@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import pytest
 
+from lifecycle.errors import NoWorkflow
 from lifecycle.machines import guard as g
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide import decide
 from lifecycle.machines.definition import CANCELLED, Definition, Transition
 from lifecycle.machines.errors import CircuitOpen, GuardFailed, InvalidTransition
-from tests.machines.support import AT, World, every, fail, go, meet, when
+from tests.machines.support import AT, World, every, fail, go, meet, placed, when
 
 
 class Way(NamedTuple):
@@ -129,3 +130,11 @@ def test_what_is_no_way_is_refused_with_the_ways_there_are(known: Definition) ->
                     decide(state, go(target), AT)
                 assert target not in refused.value.data["validTargets"]
                 assert phase.final == (refused.value.data["validTargets"] == [])
+
+
+@pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
+def test_no_machine_begins_in_a_phase_that_there_is_not(known: Definition) -> None:
+    """However the event that begins it came into the log; one that was cancelled has its place."""
+    with pytest.raises(NoWorkflow, match="no phase 'nowhere'"):
+        placed(known, "nowhere", {}, None)
+    assert placed(known, CANCELLED, {}, None).is_final
