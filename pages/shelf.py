@@ -67,11 +67,14 @@ class ServedRoot:
 def keyed(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
     """Return the entries with a key each: the id, and where several share it a digest behind it."""
     counts = Counter(entry.name for entry in entries)
-    shared = {one.where: sha256(one.where.encode()).hexdigest()[:8] for one in entries}
     return [
-        replace(one, key=one.name if counts[one.name] == 1 else f"{one.name}~{shared[one.where]}")
+        replace(one, key=one.name if counts[one.name] == 1 else f"{one.name}~{_digest(one.where)}")
         for one in entries
     ]
+
+
+def _digest(where: str) -> str:
+    return sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
 @dataclass(slots=True)

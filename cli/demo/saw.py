@@ -280,8 +280,9 @@ def _check_sizes(content: dict[str, Any], options: argparse.Namespace) -> tuple[
     for row in content["rows"]:
         for size in ("end_to_end", "gyration"):
             mean, error = row[size]["mean"], row[size]["error"]
-            worst = max(worst, error / mean)
-            if not 0 < error <= options.error * mean:
+            if 0 < error <= options.error * mean:
+                worst = max(worst, error / mean)
+            else:
                 place = f"N={row['length']}: {size} {mean} +- {error}"
                 problems.append(f"{place}: above {options.error:.0%}")
     return problems, f"{len(content['rows'])} lengths, largest relative error {worst:.1%}"

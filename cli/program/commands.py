@@ -50,7 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reconcile": ("dispatch", "wfctl reconcile --dry-run"),
     "amend propose": (
         "amend",
-        'wfctl amend propose --stage stage-2 --set parameters.seed=7 --reason "bad seed"',
+        (
+            "wfctl amend propose --type stage_rerun --stage stage-2 --set parameters.seed=7 "
+            '--reason "bad seed"'
+        ),
     ),
     "amend approve": ("amend", "wfctl amend approve amend-1 amend-2"),
     "amend reject": ("amend", 'wfctl amend reject amend-1 --reason "not worth a week"'),

@@ -58,7 +58,7 @@ def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
     with formatter.section("Everywhere"):
         formatter.write_dl(_EVERYWHERE)
     names = [name for name in COMMANDS if name.startswith(f"{path} ")][:2] if is_group else [path]
-    examples = [COMMANDS[name][1] for name in names if name in COMMANDS]
+    examples = [line for name in names if (line := COMMANDS.get(name, ("", ""))[1])]
     if examples:
         formatter.write("\nExample:\n" + "".join(f"  {line}\n" for line in examples))
 

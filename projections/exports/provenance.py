@@ -106,6 +106,7 @@ def _ran(runs: dict[str, Run], event: RecordedEvent, state: Workflow) -> Iterato
     stage = event.data["stage"]
     run, error = runs.get(stage), None
     if event.type == "attempt.started":
+        runs.pop(stage, None)  # what is open is told in the order in which it began
         runs[stage] = _begun(event, state)
         error = "it was lost"
     elif run is not None and event.type == "stage.computed":

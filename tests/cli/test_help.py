@@ -44,6 +44,14 @@ def test_the_help_of_a_command_has_all_of_it(name: str) -> None:
     assert "Value error" not in told.out
 
 
+@pytest.mark.parametrize("name", sorted(HIDDEN))
+def test_a_command_that_nobody_is_told_of_has_no_example(name: str) -> None:
+    """Nor a heading over none."""
+    told = call(*name.split(), "--help")
+    assert told.code == 0
+    assert "Example" not in told.out
+
+
 def test_every_example_is_of_a_command_and_names_it() -> None:
     """None is left over of what was, and each begins with what it is an example of."""
     assert set(COMMANDS) - HIDDEN == set(NAMES)

@@ -197,6 +197,19 @@ def test_the_three_programs_end_in_an_exponent_near_the_literature(tmp_path: Pat
             },
             "N=9: end_to_end 1.0 +- 0.5: above 5%",
         ),
+        (
+            {
+                "kind": "sizes",
+                "rows": [
+                    {
+                        "length": 9,
+                        "end_to_end": {"mean": 0.0, "error": 0.0},
+                        "gyration": {"mean": 1.0, "error": 0.01},
+                    }
+                ],
+            },
+            "N=9: end_to_end 0.0 +- 0.0: above 5%",
+        ),
     ],
 )
 def test_a_result_that_is_not_good_enough_is_refused(

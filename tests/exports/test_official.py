@@ -16,10 +16,13 @@ from google.protobuf import json_format
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from prov.model import ProvDocument
 
+from eventstore.event import Actor
+from lifecycle.payload.models import Payload
 from projections.exports.otel import _EVENTS
 from tests.cli.support import HERE, Place, tree
 from tests.exports.support import exported, text_of
-from tests.exports.world import STORIES, make_root, named
+from tests.exports.world import BOT, RECONCILER, STORIES, done, make_root, named
+from tests.projections.story import attempt, observed
 from tests.rounds import first
 
 #: The last event, whichever it is.
@@ -113,6 +116,22 @@ def test_the_provenance_says_who_made_what_from_what(completed: Place) -> None:
     assert ("wf:amend-2", "wf:user.ada", "wfctl:rejected") in roles
     assert "wf:run.stage-2.att-0004" in raw["activity"]
     assert len(raw["wasGeneratedBy"]) >= 6
+
+
+def test_runs_that_go_on_are_told_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    """One that took the place of a lost one began after those that were under way then."""
+    story: list[tuple[Actor, Payload | str]] = [
+        *((BOT, command) for command in done("stage-1", 1)),
+        (BOT, attempt("stage-2", 1, "tmux")),
+        (BOT, attempt("stage-3", 1, "tmux")),
+        (RECONCILER, observed("stage-2", 1)),
+        (RECONCILER, attempt("stage-2", 2, "tmux", recovers="att-0001")),
+    ]
+    place = Place(make_root(tmp_path / "root", story))
+    began = ["stage-1.att-0001", "stage-2.att-0001", "stage-3.att-0001", "stage-2.att-0002"]
+    assert list(json.loads(exported(place, "prov"))["activity"]) == [f"wf:run.{r}" for r in began]
+    runs = [id_ for id_ in entities(place) if id_.startswith("#run-")]
+    assert runs == [f"#run-{run}" for run in began]
 
 
 def entities(place: Place, *more: str) -> dict[str, dict[str, Any]]:

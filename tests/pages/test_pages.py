@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,3 +174,20 @@ def test_a_file_is_shown_as_text_and_held_to_its_record(tmp_path: Path) -> None:
         drawn = pages.get(home(pages) + "figure?path=stage-1/f.svg")
         assert drawn.headers["content-type"] == "image/svg+xml"
         assert "sandbox" in drawn.headers["content-security-policy"]
+
+
+def test_a_folder_whose_name_is_no_text_hides_no_other(tmp_path: Path) -> None:
+    """It was renamed so after its workflow began; the list still names them all."""
+    every = tmp_path / "every"
+    for name in ("one", "two"):
+        root = every / name
+        root.mkdir(parents=True)
+        stages = [{"id": "stage-1", "name": "Make", "parameters": {"command": "true"}}]
+        plan = write_plan(root, {"workflow_id": name, "stages": stages})
+        assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
+    (every / "one").rename(every / os.fsdecode(b"one\xff"))
+    with served(tmp_path, "--workflows", str(every)) as pages:
+        listed = pages.get("/")
+    assert listed.status == 200, listed.text
+    assert 'href="/w/one/"' in listed.text
+    assert 'href="/w/two/"' in listed.text
