@@ -276,16 +276,16 @@ def _blocks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the bytes of each chunk to the last, a block at a time, behind the chunk's name."""
     first, name = True, b""
     while name != b"IEND":
-        left, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
+        length, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
         chunk = f"chunk {name.decode('latin-1')!r}"
         if first and name != b"IHDR":
             raise Cut(f"its first {chunk.replace(' ', ' is ', 1)}, expected 'IHDR'")
-        if name == b"IHDR" and left != _HEADER.size:
-            raise Cut(f"its header has {left} bytes, expected {_HEADER.size}")
-        first, sum_ = False, zlib.crc32(name)
+        sum_, left = zlib.crc32(name), length
         while left:
             block = exactly(source, min(left, _BLOCK), chunk)
-            sum_, left = zlib.crc32(block, sum_), left - len(block)
+            sum_, left, first = zlib.crc32(block, sum_), left - len(block), False
+            if name == b"IHDR" and length != _HEADER.size:
+                raise Cut(f"its header has {length} bytes, expected {_HEADER.size}")
             yield name, block
         if struct.pack(">I", sum_) != exactly(source, 4, chunk):
             raise Cut(f"the checksum of {chunk} does not fit")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.verification import file_types
 from reconciler.verification.file_types import READERS, read_output
-from tests.verification.support import ARRAYS, picture, read
+from tests.verification.support import ARRAYS, chunk, picture, read
 
 WHOLE: dict[str, bytes | str] = {
     "a.json": '{"rg": 4.8, "steps": [1, 2, 1e-300]}',
@@ -45,6 +45,12 @@ BROKEN: dict[str, tuple[bytes | str, str]] = {
     "few.png": (picture(pixels=b"\0\0"), "its pixels are 2 bytes, expected 15"),
     "not.png": ("<html>not found</html>", "does not begin as a PNG"),
     "none.png": (picture(width=0), "0 x 3 pixels"),
+    "half.png": (
+        picture().replace(b"\0\0\0\rIHDR", b"\0\0\1\0IHDR"),
+        "it ends within chunk 'IHDR'",
+    ),
+    "bare.png": (picture()[:8] + chunk(b"IHDR", b"") + picture()[8:][25:], "its first chunk is"),
+    "long.png": (picture()[:8] + chunk(b"IHDR", b"\1" * 14), "its header has 14 bytes"),
     "not.npy": ("[1, 2, 3]", "does not begin as an array"),
     "not.npz": ("PK but no archive", "not a zip file"),
     "cut.txt": ("line one\nline tw", "the last line is cut off: 'line tw'"),
