@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -338,6 +339,15 @@ def read_npy(source: IO[bytes]) -> FileReading:
         return FileReading("NPY", problem=f"{error}")
 
 
+#: What a damaged archive may end in, by how it is packed; LZMA is not in every Python.
+_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+_DAMAGES += (ValueError, OSError)
+with suppress(ImportError):
+    from lzma import LZMAError
+
+    _DAMAGES += (LZMAError,)
+
+
 def read_npz(stream: IO[bytes]) -> FileReading:
     """Read every array of an archive; its checksums are looked at on the way."""
     found: list[tuple[str, FileReading]] = []
@@ -348,7 +358,7 @@ def read_npz(stream: IO[bytes]) -> FileReading:
                     found.append((name, read_npy(source)))
                     while source.read(_PART):  # to its end, where the checksum is compared
                         pass
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+    except _DAMAGES as error:
         return FileReading("NPZ", problem=str(error))
     named = ", ".join(f"{name} {reading.content}" for name, reading in found)
     return FileReading(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,18 @@ def test_no_bytes_break_a_reader(
 ) -> None:
     """Whatever they are: they are read, or it is said why not."""
     read(tmp_path_factory.mktemp("any"), name, content)
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_no_other_byte_of_an_archive_breaks_its_reader(packed: int) -> None:
+    """However it is packed, and wherever it says that its parts are."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", packed) as archive:
+        archive.write(ARRAYS / "doubles.npy", "doubles.npy")
+    for place in range(len(made.getvalue())):
+        changed = bytearray(made.getvalue())
+        changed[place] ^= 0xB6
+        file_types.read_npz(io.BytesIO(bytes(changed)))
 
 
 def test_a_file_of_another_type_is_not_read(tmp_path: Path) -> None:
