@@ -11,7 +11,7 @@ ReconcilerError
 
 Refused, by the rules of the job side
 ├── NoStageCommand, TooMuchBeside (files/described.py), NothingToReuse (verification/reuse.py)
-├── ChangedMap, UnfitMap (sweep/points.py), NoDiagnosticRun (control/dispatch.py)
+├── ChangedMap, UnfitMap (sweep/tasks.py), NoDiagnosticRun (control/dispatch.py)
 └── ClaimDenied, NotStopped (control/stopping.py), StrangerAtWork (control/strangers.py)
 
 NeedsConsent, of the rules

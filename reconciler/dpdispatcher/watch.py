@@ -134,14 +134,13 @@ def main(arguments: list[str]) -> int:
     attempt = named(Path(root), workflow, stage, name, tuple(outputs))
     attempt = replace(attempt, sha256=os.environ.get("WFCTL_SUBMISSION", ""))
     found = watch(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
-    is_far = machine_of(attempt).is_far
     try:
         # DPDispatcher is to submit, or to collect, and needs this for it.
         if found is Watched.OVER:
             ask.tag_jobs(attempt)
-            if is_far:
+            if machine_of(attempt).is_far:
                 ask.keep(attempt)
-        elif found is Watched.NOTHING and is_far:
+        elif found is Watched.NOTHING and machine_of(attempt).is_far:
             place = ask.make_place(attempt)
             write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
     except ReconcilerError as error:

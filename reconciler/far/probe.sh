@@ -1,6 +1,6 @@
 # Looks at attempts where their jobs run and changes nothing. A line a finding: a kind, then
-# values, between tabs; free text in base64. Only files are read: to open a pipe would wait. The scheduler is asked before any record is read, so
-# that a job which ends in between is seen as ended.
+# values, between tabs; free text in base64. Only files are read: to open a pipe would wait. The
+# scheduler is asked before any record is read, so that a job which ends in between is seen as ended.
 
 text() { base64 -w 0; }
 

@@ -123,12 +123,12 @@ def agent_of(command: str, time_limit: float, folder: Path, name: str | None = N
     return Agent((str(found), *words[1:]), time_limit, name or Path(words[0]).name)
 
 
-def waited(is_over: Callable[[], object], within: float = inf) -> bool:
-    """Wait until something is over; return whether it was within so many seconds."""
+def waited(look: Callable[[], T], within: float = inf) -> T:
+    """Look until there is what is waited for, or so many seconds are over; return the last look."""
     end = time.monotonic() + within
-    while not (over := bool(is_over())) and time.monotonic() < end:
+    while not (seen := look()) and time.monotonic() < end:
         time.sleep(_GLANCE)
-    return over
+    return seen
 
 
 def ended_by_itself(

@@ -94,8 +94,8 @@ def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
                 stderr=output,
                 check=True,
             )
-    waited(lambda: recorded(root), _WITHIN)
-    found = recorded(root)
+    # One that is through in no time was seen all the same.
+    found = waited(lambda: recorded(root), _WITHIN)
     if found is None:
         where = f"tmux session {session}" if session else str(root.folder / OUTPUT)
         raise RunnerFailed(where, _WITHIN)

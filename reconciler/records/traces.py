@@ -133,7 +133,15 @@ def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str
     """Return the files to bring back that lie neither in the scratch copy nor in place."""
     own = genuine.submission_of(attempt) or {}
     places = [attempt.root / str(own.get("work_base", ".")), *copies]
-    return tuple(p for p in _backward(own) if not any(_found(place, p) for place in places))
+    return tuple(
+        pattern
+        for pattern in _backward(own)
+        # What wildcards match is there, though it be a link that leads nowhere.
+        if not any(
+            (p / pattern).exists() or (has_magic(pattern) and any(_found(p, pattern)))
+            for p in places
+        )
+    )
 
 
 def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
@@ -191,14 +199,17 @@ def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool
         return False
     patterns = backward(attempt)
     return bool(patterns) and all(
-        any(one.stat().st_mtime_ns >= start for copy in copies for one in _found(copy, pattern))
+        any(
+            one.exists() and one.stat().st_mtime_ns >= start
+            for copy in copies
+            for one in _found(copy, pattern)
+        )
         for pattern in patterns
     )
 
 
-def _found(place: Path, pattern: str) -> list[Path]:
-    found = list(place.glob(pattern)) if has_magic(pattern) else []
-    return [one for one in [place / pattern, *found] if one.exists()]
+def _found(place: Path, pattern: str) -> Iterable[Path]:
+    return place.glob(pattern) if has_magic(pattern) else [place / pattern]
 
 
 def facts(attempt: AttemptPaths) -> SubmissionFacts:

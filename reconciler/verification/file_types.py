@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -276,16 +277,16 @@ def _blocks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the bytes of each chunk to the last, a block at a time, behind the chunk's name."""
     first, name = True, b""
     while name != b"IEND":
-        left, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
+        length, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
         chunk = f"chunk {name.decode('latin-1')!r}"
         if first and name != b"IHDR":
             raise Cut(f"its first {chunk.replace(' ', ' is ', 1)}, expected 'IHDR'")
-        if name == b"IHDR" and left != _HEADER.size:
-            raise Cut(f"its header has {left} bytes, expected {_HEADER.size}")
-        first, sum_ = False, zlib.crc32(name)
+        sum_, left = zlib.crc32(name), length
         while left:
             block = exactly(source, min(left, _BLOCK), chunk)
-            sum_, left = zlib.crc32(block, sum_), left - len(block)
+            sum_, left, first = zlib.crc32(block, sum_), left - len(block), False
+            if name == b"IHDR" and length != _HEADER.size:
+                raise Cut(f"its header has {length} bytes, expected {_HEADER.size}")
             yield name, block
         if struct.pack(">I", sum_) != exactly(source, 4, chunk):
             raise Cut(f"the checksum of {chunk} does not fit")
@@ -338,6 +339,15 @@ def read_npy(source: IO[bytes]) -> FileReading:
         return FileReading("NPY", problem=f"{error}")
 
 
+#: What a damaged archive may end in, by how it is packed; LZMA is not in every Python.
+_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+_DAMAGES += (ValueError, OSError)
+with suppress(ImportError):
+    from lzma import LZMAError
+
+    _DAMAGES += (LZMAError,)
+
+
 def read_npz(stream: IO[bytes]) -> FileReading:
     """Read every array of an archive; its checksums are looked at on the way."""
     found: list[tuple[str, FileReading]] = []
@@ -348,7 +358,7 @@ def read_npz(stream: IO[bytes]) -> FileReading:
                     found.append((name, read_npy(source)))
                     while source.read(_PART):  # to its end, where the checksum is compared
                         pass
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+    except _DAMAGES as error:
         return FileReading("NPZ", problem=str(error))
     named = ", ".join(f"{name} {reading.content}" for name, reading in found)
     return FileReading(

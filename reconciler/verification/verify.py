@@ -191,9 +191,10 @@ def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
     criteria = outcome.state.stage(id_).success_criteria
     if not criteria or not done:
         return {}
-    checks = {one["name"]: one["detail"] for one in done[0]["checks"]}
-    if "verify" in checks:
-        return {"criteria": criteria, "checked": f"by parameters.verify, {checks['verify']}"}
+    checks = done[0]["checks"]
+    verified = next((one for one in checks if one["name"] == "verify"), None)
+    if verified is not None:
+        return {"criteria": criteria, "checked": f"by parameters.verify, {verified['detail']}"}
     files = f"; {len(checks)} checks of its files passed, which say nothing of the criteria"
     word = f"nothing checked them: they hold on the word of {done[0]['judged_by']}"
     return {"criteria": criteria, "checked": word + (files if checks else "")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.markers import ObservedAttempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import ask
 from reconciler.far.ask import read
 from reconciler.host.program import Listed, is_held
+from reconciler.records import traces
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
 HASH, JOB = "c" * 40, "a" * 40
@@ -206,3 +209,25 @@ def test_a_folder_or_a_pipe_in_place_of_a_file_is_not_waited_for(
     (job,) = found.jobs
     assert job.lock_held is is_held(place / f"job-{JOB}.lock")
     assert job.lock_held is False
+
+
+@pytest.mark.parametrize(
+    ("pattern", "missing", "complete"),
+    [("res*", False, False), ("[12].txt", False, True), ("[ab].txt", False, False)],
+)
+def test_what_wildcards_fit_is_there_as_the_far_side_finds_it(
+    place: Path, pattern: str, missing: bool, complete: bool
+) -> None:
+    """A link that leads nowhere too; but it tells of no end, nor does a name that reads as them."""
+    copy, root = place / HASH, place.parent / "root"
+    attempt = AttemptPaths(root, "w", "stage-1", "att-0001", ())
+    (attempt.folder / f"job-{JOB}.started").mkdir(parents=True)
+    task = {"task_work_path": "stage-1", "backward_files": [pattern]}
+    attempt.submission.write_text(json.dumps({"task_list": [task]}))
+    (copy / "stage-1/results").symlink_to("nowhere")
+    (copy / "stage-1/2.txt").touch()
+    (copy / "stage-1/[ab].txt").touch()
+    assert bool(traces.backward_missing(attempt, [copy])) is missing
+    assert traces.is_complete(attempt, [copy], JOB) is complete
+    if pattern != "[ab].txt":
+        assert bool(probed(place, f"stage-1/{pattern}")[0].backward_missing) is missing

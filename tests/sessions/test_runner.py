@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.loop.agent import waited
 from reconciler.loop.detached import recorded
 from service.root.root import Root
 from tests.cli.support import Place
@@ -63,6 +64,12 @@ def ended(place: Place) -> str:
     until(lambda: any(text.startswith(prefix) for text in place.notes()), 120)
     until(lambda: recorded(Root(place.path)) is None)
     return place.notes()[-1].removeprefix(prefix)
+
+
+def test_what_was_waited_for_counts_as_it_was_seen() -> None:
+    """A runner that is through in no time came up all the same: nobody looks once more."""
+    looks = iter([None, "a runner at work"])
+    assert waited(lambda: next(looks), 5) == "a runner at work"
 
 
 def test_a_runner_goes_on_session_after_session_until_all_is_done(tmp_path: Path) -> None:

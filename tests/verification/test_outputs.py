@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.verification import file_types
 from reconciler.verification.file_types import READERS, read_output
-from tests.verification.support import ARRAYS, picture, read
+from tests.verification.support import ARRAYS, chunk, picture, read
 
 WHOLE: dict[str, bytes | str] = {
     "a.json": '{"rg": 4.8, "steps": [1, 2, 1e-300]}',
@@ -45,6 +46,12 @@ BROKEN: dict[str, tuple[bytes | str, str]] = {
     "few.png": (picture(pixels=b"\0\0"), "its pixels are 2 bytes, expected 15"),
     "not.png": ("<html>not found</html>", "does not begin as a PNG"),
     "none.png": (picture(width=0), "0 x 3 pixels"),
+    "half.png": (
+        picture().replace(b"\0\0\0\rIHDR", b"\0\0\1\0IHDR"),
+        "it ends within chunk 'IHDR'",
+    ),
+    "bare.png": (picture()[:8] + chunk(b"IHDR", b"") + picture()[8:][25:], "its first chunk is"),
+    "long.png": (picture()[:8] + chunk(b"IHDR", b"\1" * 14), "its header has 14 bytes"),
     "not.npy": ("[1, 2, 3]", "does not begin as an array"),
     "not.npz": ("PK but no archive", "not a zip file"),
     "cut.txt": ("line one\nline tw", "the last line is cut off: 'line tw'"),
@@ -143,6 +150,18 @@ def test_no_bytes_break_a_reader(
 ) -> None:
     """Whatever they are: they are read, or it is said why not."""
     read(tmp_path_factory.mktemp("any"), name, content)
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_no_other_byte_of_an_archive_breaks_its_reader(packed: int) -> None:
+    """However it is packed, and wherever it says that its parts are."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", packed) as archive:
+        archive.write(ARRAYS / "doubles.npy", "doubles.npy")
+    for place in range(len(made.getvalue())):
+        changed = bytearray(made.getvalue())
+        changed[place] ^= 0xB6
+        file_types.read_npz(io.BytesIO(bytes(changed)))
 
 
 def test_a_file_of_another_type_is_not_read(tmp_path: Path) -> None:

@@ -225,3 +225,13 @@ def test_a_run_verifies_what_its_job_left(tmp_path: Path) -> None:
     assert found["stage-1/err was looked through"]["findings"] == ["line 1: ERROR: disk"]
     state = json.loads((place.path / "workflow-state.json").read_text())
     assert "the lines before it 2" in state["stages"][0]["last_error"]
+
+
+def test_an_output_that_is_named_twice_counts_with_both_its_checks(tmp_path: Path) -> None:
+    """What is told of the checks is how many the event has."""
+    place = computed(tmp_path, ["stage-1/rg.csv"] * 2, criteria="R_g is known")
+    launched(place)
+    write(place, "rg.csv", TABLE)
+    said = place.call("stage", "complete", "stage-1", "--evidence", "seen").out
+    (event,) = place.done("events", "--type", "stage.completed")
+    assert f"; {len(event['data']['checks'])} checks of its files passed" in said
