@@ -77,13 +77,14 @@ def test_a_program_that_is_no_python_is_started_as_it_is(tmp_path: Path) -> None
 
 #: Ends in a way of its own, with a thread, a printed line and a last deed still to be done.
 _ENDING = """
-import atexit, sys, threading, time
+import atexit, sys, threading
 class Apart:
     def __del__(self): print("taken apart")
 kept = Apart()
 kept.itself = kept
 atexit.register(print, "done at the end")
-threading.Thread(target=lambda: (time.sleep(0.05), print("the thread is done"))).start()
+main = threading.main_thread()
+threading.Thread(target=lambda: (main.join(), print("the thread is done"))).start()
 print("printed")
 {end}
 """
