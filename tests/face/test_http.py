@@ -84,12 +84,12 @@ def test_only_who_has_the_token_is_served(root: Path) -> None:
         assert TOKEN not in said
         url, mine = found[0], {"authorization": f"Bearer {TOKEN}"}
         _wait_until_it_listens(socket.AF_INET, ("127.0.0.1", int(found[1])))
-        with httpx.Client() as client:
+        with httpx.Client(timeout=120) as client:
             assert _post(client, url) == 401
             assert _post(client, url, authorization="Bearer other") == 401
             assert _post(client, url, **mine, host="evil.example") == 421
             assert _post(client, url, **mine, origin="http://evil.example") == 403
-        asyncio.run(_note(httpx.AsyncClient(headers=mine), url))
+        asyncio.run(_note(httpx.AsyncClient(headers=mine, timeout=120), url))
     assert Place(root).notes() == ["over http"]
 
 
@@ -123,7 +123,7 @@ def _serve_on(path: Path, root: Path) -> None:
         assert "one that a server listens on" in refused.err
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         for host in ("localhost", "wfctl"):
-            http = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)))
+            http = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)), timeout=120)
             asyncio.run(_note(http, f"http://{host}/mcp"))
     assert not path.exists()
     assert Place(root).notes() == ["over http"] * 2
