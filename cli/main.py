@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cli.frame.options import hoist
-
 
 def main() -> None:
     """Run the command line and leave with the exit code of the contract."""
@@ -40,9 +38,9 @@ def _end_at_once(ended: list[int]) -> None:
 
 def run(arguments: list[str], *, is_only: bool = False) -> int:
     """Carry out one command line and return its exit code; ``is_only``: of this process's life."""
-    arguments = hoist(arguments)
     try:
-        command = _command(is_only)
+        command, hoist = _program(is_only)
+        arguments = hoist(arguments)
         result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # typer turns the one into the other
@@ -68,14 +66,16 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _command(is_only: bool) -> Callable[..., Any]:
+def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], list[str]]]:
+    """Return the program, and what brings the options of every command to the front."""
     # Imports leave no garbage worth looking for, and looking takes a tenth of the start.
     gc.disable()
     try:
+        from cli.frame.options import hoist
         from cli.program.tree import build, search_no_plugins
 
         search_no_plugins()
-        return build()
+        return build(), hoist
     finally:
         # In a process of many commands it would keep the garbage of each for good.
         if is_only:

@@ -111,9 +111,9 @@ def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.Mo
 
 _BUILT = """
 import sys
-from cli.main import _command
+from cli.main import _program
 from cli.program.tree import LOADER
-program = _command(False).__self__
+program = _program(False)[0].__self__
 command = program.commands["show"]
 context = command.make_context("show", ["stage-1"])
 print(context.params["stage"], "pydantic" in sys.modules)
