@@ -16,7 +16,7 @@ import typer
 from cli.frame.options import File, Text, argument, option
 from cli.frame.workspace import Reading, opened, reading_of, settings_of
 from cli.settings import Settings, actor_of
-from cli.terminal.output import Output
+from cli.terminal.output import Output, say
 from cli.terminal.table import TableColumn, table
 from eventstore.private import is_server
 from lifecycle.errors import LifecycleError
@@ -243,12 +243,13 @@ def _answered(one: InboxItem, answer: InboxAnswer, text: str | None, given: Reco
 
 
 def _waiting(settings: Settings) -> Iterator[InboxItem]:
-    """Yield what waits in each root; of one that cannot be read `wfctl list` says why."""
+    """Yield what waits in each root; a root that cannot be read is told, and hides no other."""
     for root in known_roots():
         try:
             with reading_of(replace(settings, root=root)) as workflow:
                 found = [*_of_workflow(workflow, settings), *_of_machines(workflow)]
-        except Exception:  # noqa: BLE001, S112 - it has its line in `wfctl list`
+        except Exception as error:  # noqa: BLE001 - one root that is broken hides no other
+            say(f"not looked at: {root}: {getattr(error, 'message', error)}")
             continue
         yield from found
 

@@ -154,6 +154,9 @@ def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     broken = make(tmp_path / "b")
     (broken.path / ".wfctl/config.toml").write_text("= =")
     assert len(inbox()) == 1
+    told = call("inbox").err
+    assert f"not looked at: {broken.path}: " in told
+    assert "config.toml" in told
 
 
 def test_a_hand_edit_of_a_machine_waits_until_it_is_decided(tmp_path: Path) -> None:
