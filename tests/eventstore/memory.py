@@ -186,10 +186,10 @@ class MemoryStore(EventStore):
         return iter(sorted(self._streams))
 
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        raise NotImplementedError(statement)
+        raise AssertionError(f"a log in memory is asked in Python, not by {statement}")
 
     def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
-        raise NotImplementedError(statements)
+        raise AssertionError(f"a log in memory is written in Python, not by {statements}")
 
     def _foreign_rules(self) -> Iterable[str]:
         return ()
