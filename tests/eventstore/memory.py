@@ -186,7 +186,9 @@ class MemoryStore(EventStore):
         return iter(sorted(self._streams))
 
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        raise AssertionError(f"a log in memory is asked in Python, not by {statement}")
+        raise AssertionError(
+            f"a log in memory is asked in Python, not by {statement} of {parameters}"
+        )
 
     def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
         raise AssertionError(f"a log in memory is written in Python, not by {statements}")
