@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.attempt.markers import ObservedJob, SeenMarker
+from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.observed import ObservedJob
 from reconciler.briefing.briefing import BriefItem, BriefVerdict, Repair
 from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.collect import Evidence, Presence

@@ -30,6 +30,7 @@ from reconciler.errors import (
 )
 from reconciler.far import ask
 from reconciler.host import processes, program
+from reconciler.host import small_files as plain
 from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
@@ -218,16 +219,16 @@ def _clear_way(attempt: AttemptPaths) -> None:
 def _left_before(attempt: AttemptPaths) -> tuple[str, int]:
     """Return what the last monitor wrote of itself, and the bytes of what monitors printed."""
     log = attempt.monitor_log
-    return processes.text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
+    return plain.text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
 
 
 def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[], object]) -> int:
     """Wait until a new monitor has written who it is; return its process id."""
     end = time.monotonic() + _TAKE_UP
     known, size = before
-    while (mark := processes.text(attempt.monitor_record)) == known:
+    while (mark := plain.text(attempt.monitor_record)) == known:
         gone = not lives() or time.monotonic() > end
-        if gone and processes.text(attempt.monitor_record) == known:
+        if gone and plain.text(attempt.monitor_record) == known:
             if is_held(attempt.monitor_lock):
                 raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
             log = attempt.monitor_log

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import markers
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.markers import Far, Marker, ObservedAttempt, ObservedJob, SeenMarker
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
 from reconciler.far import ask
 from reconciler.host import processes
+from reconciler.host import small_files as plain
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import Queue, is_held
 from reconciler.records import traces
@@ -323,7 +325,7 @@ def _jobs(
             id_alive=shell.is_alive() if shell is not None else id_ in live,
             lock_held=None if unlocked else is_held(lock),
             tag=any(traces.is_tagged(copy, name) for copy in copies),
-            failed_flag=None if flag is None else processes.text(flag).strip() == "1",
+            failed_flag=None if flag is None else plain.text(flag).strip() == "1",
             state=state,
             fail_count=fail_count,
         )

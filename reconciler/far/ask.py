@@ -17,10 +17,12 @@ from typing import Any, TypeAlias
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.markers import Far, ObservedAttempt, ObservedJob, digest_of, is_as
+from reconciler.attempt.markers import digest_of, is_as
+from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.host import processes, program
+from reconciler.host import small_files as plain
 from reconciler.host.processes import Tenant, place_of
 from reconciler.host.program import Listed, Queue
 from reconciler.records import traces
@@ -313,7 +315,7 @@ def _jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
 
 def _own(_started: str, lock: str, code: str, ended: str, _record: str) -> dict[str, Any]:
     found: dict[str, Any] = {"started": True, "lock_held": {"held": True, "free": False}.get(lock)}
-    known = processes.number(code)
+    known = plain.number(code)
     whole, _, part = ended.partition(".")
     if known is not None:
         found |= {"exit_code": known, "ended_at": int(whole) * 10**9 + int(f"{part:0<9.9}")}
@@ -324,7 +326,7 @@ def _own(_started: str, lock: str, code: str, ended: str, _record: str) -> dict[
 _OF_JOB: Mapping[str, Callable[..., dict[str, Any]]] = {
     "job": _own,
     "job_id": lambda id_: {"id": id_},
-    "command_code": lambda code: {"command_code": processes.number(code)},
+    "command_code": lambda code: {"command_code": plain.number(code)},
     "complete": dict,
     "job_tag_finished": lambda _: {"tag": True},
     "flag_if_job_task_fail": lambda flag: {"failed_flag": flag == "1"},

@@ -24,6 +24,7 @@ from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import ReconcilerError
 from reconciler.files.described import check_launched, used_by_launched
 from reconciler.host import processes
+from reconciler.host import small_files as plain
 from service.root.disk import is_inside, utc_text
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLau
     """Return a job whose wrapper is through, by what it left since the stage last ended."""
     folder = root / stage.id
     done, code = folder / DONE, folder / EXIT_CODE
-    number = processes.number(processes.text(code).strip())
+    number = plain.number(plain.text(code).strip())
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
-    if number is None or not done.is_file() or len(processes.text(done).split("\n")) > 2:
+    if number is None or not done.is_file() or len(plain.text(done).split("\n")) > 2:
         return None
     ended = done.stat().st_mtime
     with suppress(ValueError):

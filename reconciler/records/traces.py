@@ -15,10 +15,10 @@ from typing import Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.markers import ObservedJob
+from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import JOB, KILLED, AttemptPaths, OfJob, forwarded
 from reconciler.context import SubmissionFacts
-from reconciler.host import processes as plain
+from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.submission import build as submission

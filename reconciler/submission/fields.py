@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from lifecycle.sweeps.definition import own_parameters
 from reconciler.attempt.paths import JOB, AttemptPaths, OfJob
 from reconciler.errors import UnusableSubmission
-from reconciler.host import processes as plain
+from reconciler.host import small_files as plain
 
 #: Characters of a line of versions that the log takes.
 _WIDTH = 500

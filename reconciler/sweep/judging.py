@@ -25,7 +25,7 @@ from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digests, file_digest, make_folders
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, of_recorded
-from reconciler.host import processes as plain
+from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table

@@ -36,7 +36,7 @@ from reconciler.attempt.markers import set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.errors import MissingInput
 from reconciler.files.clearing import LABEL, KeptFolderTaken
-from reconciler.host import processes as plain
+from reconciler.host import small_files as plain
 from reconciler.records import traces
 from service.root.disk import write_whole
 from wording import Worded

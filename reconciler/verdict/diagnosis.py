@@ -19,10 +19,12 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import cause_of, stated_in
-from reconciler.attempt.markers import Marker, ObservedJob, SeenMarker
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, AttemptPaths
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import processes
+from reconciler.host import small_files as plain
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
@@ -329,7 +331,7 @@ def _marker(root: Path, name: str, recorded: Recorded) -> Marker:
             mtime = os.fstat(file.fileno()).st_mtime_ns
     except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
         return Marker(SeenMarker.NONE)
-    code, older = processes.number(text.split("\n")[0]), False
+    code, older = plain.number(text.split("\n")[0]), False
     with suppress(ValueError, OverflowError):
         launched = datetime.fromisoformat(recorded.launched_at or recorded.started_at)
         older = mtime < int(launched.timestamp()) * 10**9

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.attempt.markers import Marker, ObservedJob, SeenMarker
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.markers import ObservedAttempt
+from reconciler.attempt.observed import ObservedAttempt
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import ask
 from reconciler.far.ask import read

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.markers import Far, Marker, ObservedJob, SeenMarker
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import Far, ObservedJob
 from reconciler.evidence.collect import Evidence
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Listed, Queue
