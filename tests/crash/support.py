@@ -152,6 +152,11 @@ def until(holds: Callable[[], object], seconds: float = PATIENCE) -> None:
         time.sleep(0.005)
 
 
+def is_written(path: Path) -> bool:
+    """Whether a file holds something: a shell makes it first, and writes into it then."""
+    return path.exists() and path.stat().st_size > 0
+
+
 @contextmanager
 def ending(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
     """Leave no zombie and no open pipe of a process, however the block ends."""

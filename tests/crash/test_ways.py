@@ -13,7 +13,7 @@ import pytest
 from reconciler.host import processes as processes_of_machine
 from tests.crash.aftermath import check_chain, check_log, check_stage, recover
 from tests.crash.moments import WINDOWS, after, awaited
-from tests.crash.support import Workflow, chain, ending, stage, unmarked, until
+from tests.crash.support import Workflow, chain, ending, is_written, stage, unmarked, until
 from tests.crash.victims import Victim, kill, processes, strike
 from tests.programs import path_without
 
@@ -123,15 +123,16 @@ def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> Non
     """The command that verifies dies with its run; the stage is verified by the next one."""
     verify = "echo verified >> verifications; while [ ! -e go ]; do sleep 0.05; done"
     workflow.init(stage("stage-1", "echo 1 > out.txt", verify=verify))
+    begun = workflow.root / "verifications"
     with ending(workflow.start("run")) as run:
-        until((workflow.root / "verifications").exists)
+        until(lambda: is_written(begun))
         strike(workflow, Victim.SESSION)
     assert run.returncode == -9
     assert workflow.stage("stage-1")["status"] == "post_processing"
     (workflow.root / "go").touch()
     recover(workflow)
     check_stage(workflow, "stage-1", 1)
-    assert (workflow.root / "verifications").read_text() == "verified\n" * 2
+    assert begun.read_text() == "verified\n" * 2
     check_log(workflow)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.host import processes
 from tests.cli.support import Place
-from tests.crash.support import until
+from tests.crash.support import is_written, until
 from tests.sessions.support import (
     WFCTL,
     agent,
@@ -231,7 +231,7 @@ def test_the_agent_of_a_loop_that_was_killed_is_ended_by_the_next(tmp_path: Path
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, f"echo $$ >> pids; [ -e again ] && {{ {COMPUTE} exit; }}; sleep 60")
     run = started(place, "run", "--agent", words)
-    until((place.path / "pids").exists)
+    until(lambda: is_written(place.path / "pids"))
     until((place.path / ".wfctl/agent.json").exists)
     run.kill()
     run.communicate()
