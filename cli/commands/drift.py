@@ -195,6 +195,7 @@ def _adopt(
     from cli.frame.writes import tell
     from reconciler.attempt.markers import digests
     from reconciler.files.freshness import changed_results
+    from reconciler.verification.numbers import numbers_of
 
     if not stages or not reason:
         raise InvalidOption("--adopt takes the stages whose results it is about, and a --reason")
@@ -207,8 +208,10 @@ def _adopt(
             now = [p.FileDigest(path=f.path, size=f.size, sha256=f.sha256) for f in found]
             lines = [f"{id_}: results that were changed afterwards count as they are:"]
             lines += [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
+            checks, numbers = numbers_of(root, state, state.stage(id_))
+            lines += [f"  {one.name}: {one.detail}" for one in checks]
             if now:
-                command = p.ResultsAdopted(stage=id_, outputs=now, reason=reason)
+                command = p.ResultsAdopted(stage=id_, outputs=now, metrics=numbers, reason=reason)
                 decisions.append(Decision(command, id_, "\n".join(lines)))
         line = f"wfctl verify {' '.join(stages)} --adopt --reason TEXT"
         tell(output, decide(service, decisions, line, key, options), options)

@@ -22,6 +22,7 @@ from eventstore.private import is_server
 from lifecycle.errors import LifecycleError
 from projections.screens.inbox import InboxItem, number_of, numbered
 from projections.words.account import waits
+from projections.words.answers import answers
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption, NotFound
 from service.root.root import WORKFLOW, Root, find_root, kept, read_config
@@ -57,7 +58,7 @@ def list_(
     more = [f"and {left_out} older (`-n N` shows more)"] if left_out else []
     output.result(
         {"workflows": shown, "left_out": left_out},
-        lambda: "\n".join([table(output, shown, _COLUMNS), *more]),
+        lambda: "\n".join([table(output, shown, _columns(shown)), *more]),
     )
 
 
@@ -106,6 +107,7 @@ def _record(root: Path | None, state: Workflow | None, note: str | None = None) 
         "database": None,
         "status": (state.workflow_status or "active") if state else None,
         "purpose": state.purpose if state else None,
+        "results": [],
         "stages": {},
         "waits": [],
         "updated": state.updated if state else None,
@@ -119,6 +121,7 @@ def _record(root: Path | None, state: Workflow | None, note: str | None = None) 
         if not told and not over and state.session.exit_reason == "blocked":
             # Nothing that is told here says why.
             told.append("its last session ended blocked; wfctl why")
+        record["results"] = [str(one) for one in answers(state) if one.number]
         record |= {"stages": dict(counts), "waits": [text[:160] for text in told[:_WAITS]]}
     return record
 
@@ -157,11 +160,18 @@ _COLUMNS = (
     TableColumn("WORKFLOW", lambda r: r["workflow"] or "-", 32),
     TableColumn("STATUS", lambda r: r["status"] or "-"),
     TableColumn("DONE", _done),
+    TableColumn("ANSWER", lambda r: "; ".join(r["results"]) or "-", 40),
     TableColumn("SIZE", _size),
     TableColumn("UPDATED", lambda r: utc_seconds(r["updated"]) or "-"),
     TableColumn("WAITS FOR A PERSON", lambda r: "; ".join(r["waits"]) or r["note"] or "-", 48),
     TableColumn("WHERE", lambda r: r["root"] or r["database"] or "-", 60),
 )
+
+
+def _columns(shown: list[Record]) -> list[TableColumn]:
+    """Return the columns; one for answers only if a workflow has any."""
+    has_answers = any(record["results"] for record in shown)
+    return [one for one in _COLUMNS if has_answers or one.head != "ANSWER"]
 
 
 class InboxAnswer(StrEnum):

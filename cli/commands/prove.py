@@ -30,8 +30,8 @@ def prove(
     context: typer.Context,
     what: Text = argument(
         "[WHAT]",
-        "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
-        "a stage, an amendment, or a version.",
+        "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-2.metrics/NAME, "
+        "stage-1.metrics/TASK/NAME, a stage, an amendment, or a version.",
     ),
     file: File = argument("[FILE]", "Where to write it; else to stdout."),
     checkpoint: File = option("FILE", "Under this checkpoint, such as a witness cosigned."),

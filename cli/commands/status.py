@@ -27,6 +27,7 @@ from lifecycle.sweeps.definition import is_sweep
 from projections.files.progress_log import message
 from projections.words.account import Seen, account, stale, to_dicts, waits
 from projections.words.amendments import held
+from projections.words.answers import answers
 from projections.words.came_about import decisions, line_of, missing
 from projections.words.text import utc_seconds
 from service.consent.doubts import doubts_of
@@ -98,6 +99,7 @@ def status(context: typer.Context, view: AsOf = None) -> None:
             "workflow": state.id,
             "status": state.workflow_status or "active",
             "purpose": state.purpose,
+            "results": [one.to_dict() for one in answers(state)],
             "workflow_version": state.version,
             "stages": [_summary(state, one, told.get(one.id)) for one in state.stages.values()],
             "pending_amendments": [a.id for a in state.pending_amendments],
@@ -152,7 +154,9 @@ def _text(
     told: dict[str, dict[str, int]],
     seen: Seen | None,
 ) -> str:
-    lines = [
+    found = [_clip(str(one)) for one in answers(state) if state.is_finished or one.number]
+    lines = [output.style(one, "1") for one in _few(found, 3)] if state.is_finished else []
+    lines += [
         (
             f"{output.style(state.id, '1')}  {state.workflow_status or 'active'}, "
             f"plan version {state.version}, log version {state.head}"
@@ -160,6 +164,7 @@ def _text(
     ]
     lines += [_clip(state.purpose)] if state.purpose else []
     lines += _stages(state, output, told, seen.gone if seen is not None else {})
+    lines += [] if state.is_finished else _few((f"so far: {one}" for one in found), 3)
     agreed = (f"{', '.join(_few(ids, 4))} {how}" for how, ids in decisions(state).items())
     lines += _few((f"decided: {one}" for one in agreed), 2)
     waiting = waits(state, seen)

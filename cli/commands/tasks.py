@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import AsOf, Stage, Text, Texts, option
+from cli.frame.options import AsOf, Stage, Text, Texts, argument, option
 from cli.frame.workspace import Reading, engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as Known
 from lifecycle.state.workflow import Stage as StageState
-from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
+from projections.words.answers import told_all
 from projections.words.text import age, utc_seconds
 from service.errors import InvalidOption, NotFound
 
@@ -62,22 +63,40 @@ def tasks(
         )
 
 
-def metrics(context: typer.Context, stage: Stage, where: Where = None) -> None:
-    """The numbers that the tasks of a stage are asked for by parameters.metrics, as a table."""
+#: What is listed of a number, in this order.
+_OF_NUMBER = ("name", "value", "error", "unit", "task", "path", "pointer")
+
+
+def metrics(
+    context: typer.Context,
+    stage: Text = argument("[STAGE]", "The stage; else each that is done."),
+    where: Where = None,
+) -> None:
+    """The numbers that stages and their tasks are asked for by parameters.metrics, as a table."""
     with reading(context) as workflow:
-        known = workflow.state().stage(stage)
-        names = list(sweep_of(known.parameters).metrics)
-        if is_sweep(known.parameters) and not names:
+        state = workflow.state()
+        known = state.stage(stage) if stage is not None else None
+        if known is not None and known.parameters.get("metrics") is None:
             raise NotFound(f"{stage} names no numbers; expected parameters.metrics", stage=stage)
-        _, chosen = _chosen(workflow, stage, [*(where or []), "state=done"])
-        rows = [{"key": r["key"], **r["values"], **r["metrics"]} for r in chosen]
+        if known is not None and (where or is_sweep(known.parameters)):
+            _, chosen = _chosen(workflow, known.id, [*(where or []), "state=done"])
+            rows = [{"key": r["key"], **r["values"], **r["metrics"]} for r in chosen]
+        elif where:
+            raise InvalidOption("--where takes the stage whose tasks it is about")
+        else:
+            every = state.stages.values() if known is None else [known]
+            rows = [
+                {"stage": one.id, **{name: number[name] for name in _OF_NUMBER}}
+                for one in every
+                for number in one.metrics
+            ]
         if workflow.output.settings.format is Format.CSV:
             _print_csv(rows)
             return
         workflow.output.result(
             {"stage": stage, "metrics": rows},
-            lambda: _table(workflow, rows),
-            state=workflow.state(),
+            lambda: _table(workflow, rows) if rows else "no number is recorded yet",
+            state=state,
         )
 
 
@@ -326,6 +345,7 @@ def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]
     digests = [str(one.get("sha256"))[:12] for one in stage.results]
     each = zip(stage.results, sizes, digests, strict=True)
     yield "results", [f"{one['path']}{size}, SHA-256 {digest}" for one, size, digest in each]
+    yield "numbers", told_all(stage, stage.metrics)
     yield "reused", [f"the outputs of {stage.reused}" if stage.reused else ""]
     if stage.status is Status.FAILED:
         because = f" ({stage.because})" if stage.because else ""
@@ -340,6 +360,21 @@ def _clip(text: str) -> str:
     return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
+def _numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
+    """Yield the numbers of an attempt, if they are not those of the stage."""
+    if attempt.metrics != stage.metrics:
+        yield from (f"    {told}" for told in told_all(stage, attempt.metrics))
+
+
+def _ended(attempt: Attempt) -> str:
+    if attempt.ended_at is None:
+        return ""
+    ended = f", ended {utc_seconds(attempt.ended_at)}"
+    with suppress(ValueError):  # what is no time has no distance
+        ended += f", {age(attempt.started_at, attempt.ended_at)} s"
+    return ended
+
+
 def _attempts(output: Output, stage: StageState) -> Iterator[str]:
     if stage.attempts:
         yield output.style("attempts:", "1")
@@ -347,11 +382,9 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
     if older:
         yield f"  {older} before these"
     for place, one in enumerate(stage.attempts[older:], older):
-        ended = f", ended {utc_seconds(one.ended_at)}" if one.ended_at else ""
-        with suppress(ValueError):  # what is no time has no distance
-            ended += f", {age(one.started_at, one.ended_at)} s" if one.ended_at else ""
         yield f"  {one.id}  {one.outcome or 'under way'}"
-        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){ended}"
+        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){_ended(one)}"
+        yield from _numbers(stage, one)
         if one.job_ids:
             folder = one.submission.rpartition("/")[0]
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"

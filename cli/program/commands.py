@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan apply": ("init", 'wfctl plan apply plan.toml --reason "a finer step" --dry-run'),
     "import": ("init", "wfctl import ../old-workflow --into ."),
     "status": ("status", "wfctl status --at '@{2 hours ago}'"),
+    "results": ("results", "wfctl results -o json"),
     "show": ("tasks", "wfctl show stage-2"),
     "log": ("events", "wfctl log -n 20 --relative"),
     "logs": ("tasks", "wfctl logs stage-2 --follow"),

@@ -42,7 +42,8 @@ _MEANT = {
     "tail": ("logs --follow",),
     "output": ("logs",),
     "dashboard": ("serve",),
-    "results summary": ("report",),
+    "answer": ("results",),
+    "summary": ("report",),
 }
 MEANT = {word: meant for words, meant in _MEANT.items() for word in words.split()}
 #: Commands that a message tells of at most.

@@ -43,6 +43,7 @@ def _head(briefing: Briefing, output: Output) -> Iterator[str]:
         f"{output.style(briefing.workflow, '1')}: {briefing.status}, "
         f"version {briefing.version} of its log; {stages}"
     )
+    yield from (f"result: {_one_line(one)}" for one in briefing.results)
     if briefing.purpose:
         yield f"purpose: {_one_line(briefing.purpose)}"
     if briefing.session.get("number"):

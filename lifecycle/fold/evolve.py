@@ -15,6 +15,7 @@ from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
 from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, restore
+from lifecycle.words.metrics import METRICS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
 KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
@@ -216,8 +217,9 @@ def only_judges(draft: Workflow, amendment: Amendment) -> bool:
     """Say whether the amendment leaves all that is computed from: nothing but a verdict changes."""
     if amendment.kind not in _CHANGES or amendment.stage not in draft.stages:
         return False
+    parameters = draft.stages[amendment.stage].parameters
     # The numbers of tasks are columns of the table that others read.
-    aside = without_result(draft.stages[amendment.stage].parameters) - {"metrics"}
+    aside = without_result(parameters) - ({METRICS} if is_sweep(parameters) else set())
     return (
         set(amendment.changes) <= _AMONG and set(amendment.changes.get("parameters", {})) <= aside
     )
@@ -323,7 +325,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 21
+REDUCER = 22
 
 
 def evolve(

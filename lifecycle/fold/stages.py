@@ -246,10 +246,11 @@ def _end(attempt: Attempt, event: Event, outcome: str) -> None:
 def _completed(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status, stage.completed_at = Status.COMPLETED, event.occurred_at
     stage.results, stage.changed, stage.adopted = event.data.get("outputs", []), [], []
+    stage.metrics = event.data.get("metrics", [])
     stage.uncharged = True
     if stage.source is not None:
         stage.source.outcome = "completed"
-        stage.source.results = stage.results
+        stage.source.results, stage.source.metrics = stage.results, stage.metrics
 
 
 def _failed(draft: Workflow, stage: Stage, event: Event) -> None:
@@ -262,6 +263,7 @@ def _failed(draft: Workflow, stage: Stage, event: Event) -> None:
     judged = any(not check["passed"] for check in data.get("checks", []))
     if stage.source is not None and (judged or stage.reused is not None):
         stage.source.results = data.get("outputs") or stage.source.results
+        stage.source.metrics = data.get("metrics") or stage.source.metrics
         stage.source.is_refuted = not superseded
     stage.reused = None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
@@ -339,6 +341,7 @@ def _adopted(draft: Workflow, stage: Stage, event: Event) -> None:
     """Results count as they are now."""
     new = {one["path"]: one for one in event.data["outputs"]}
     stage.results = [new.get(one["path"], one) for one in stage.results]
+    stage.metrics = event.data.get("metrics", stage.metrics)
     stage.changed = [one for one in stage.changed if one["path"] not in new]
     policy = (event.data.get("proof") or {}).get("policy")
     agreed = {"paths": list(new), "by": event.data.get("approved_by"), "policy": policy}

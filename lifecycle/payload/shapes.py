@@ -10,6 +10,8 @@ FilesOfAttempt inputs:[FileDigest] scripts:{text} submission_sha256:text
 JobEnvironment names:[text] python3:text?=null sha256:text values:{text}={}
 LateFile path:text seconds:whole
 LeftFile at:text?=null link:text?=null path:text sha256:text size:whole
+MeasuredNumber error:real?=null name:words path:text pointer:text task:text?=null unit:text?=null
+  value:real
 RestsOn approvals:{text}={} attempt:text?=null definition:text tasks:text?=null
 UnknownField field:text layout:{[text]}={} removed:flag=false stage:stage?=null value:any=null
 amendment.approved amendment:decision approved_by:text="user" invalidated_stages:[stage]=[]
@@ -75,19 +77,20 @@ note.logged after:whole?=null kind:(note,external)="note" raw:text?=null stage:s
 outputs.archived amendment:amendment?=null kept_as:kept stage:stage
 outputs.recorded found:flag=false outputs:[text] stage:stage
 outputs.reused attempt:attempt inputs:[FileDigest]=[] outputs:[FileDigest] stage:stage
-results.adopted approved_by:text?=null outputs:[FileDigest] proof:{any}={} reason:words
-  rests_on:RestsOn?=null stage:stage
+results.adopted approved_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]
+  proof:{any}={} reason:words rests_on:RestsOn?=null stage:stage
 results.changed files:[ChangedFile] stage:stage
 session.ended next:text?=null reason:(budget_exhausted,completed,blocked,waiting)
 session.started driven:flag=false environment:{any}?=null number:whole?=null report:report?=null
 stage.blocked dependency:stage dependency_status:(failed,skipped) stage:stage
 stage.completed attempt:attempt?=null checks:[Check]=[] detail:text?=null evidence:words?=null
-  judged_by:text?=null outputs:[FileDigest]=[] rests_on:RestsOn?=null stage:stage
+  judged_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]=[] rests_on:RestsOn?=null
+  stage:stage
 stage.computed attempt:attempt detail:text?=null exit_code:whole facts:{any}={} stage:stage
 stage.failed attempt:attempt?=null because:text?=null
   category:(input,resource,scheduler,missing_output,software,unknown)?=null checks:[Check]=[]
-  error:words exit_code:whole?=null output:text?=null outputs:[FileDigest]=[] stage:stage
-  stop:flag=false superseded_by:amendment?=null
+  error:words exit_code:whole?=null metrics:[MeasuredNumber]=[] output:text?=null
+  outputs:[FileDigest]=[] stage:stage stop:flag=false superseded_by:amendment?=null
 stage.invalidated amendment:amendment reason:text?=null stage:stage
 stage.launched again:flag=false attempt:attempt boot_id:text?=null dpdispatcher_version:text?=null
   host:text?=null job_boot_id:text?=null job_host:text?=null job_ids:[text]=[]

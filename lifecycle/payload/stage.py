@@ -22,6 +22,7 @@ from lifecycle.words.values import MAX_COUNT, MAX_TASKS, misplaced
 
 #: Numbers in few letters, such as 0-99,103.
 Ranges = Annotated[str, fitting("ranges")]
+Real = Annotated[float, Field(allow_inf_nan=False)]
 Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
 
 
@@ -173,6 +174,22 @@ class RestsOn(PayloadPart):
     tasks: str | None = None
 
 
+class MeasuredNumber(PayloadPart):
+    """A number that a stage was asked for, as it was read from a file of its outputs.
+
+    ``path`` is relative to the root, ``pointer`` the place in it; ``error`` is its standard error.
+    Of a sweep it is that of the best ``task``, by its key.
+    """
+
+    name: Text
+    value: Real
+    error: Real | None = None
+    unit: str | None = None
+    path: str
+    pointer: str
+    task: str | None = None
+
+
 class StageCompleted(StagePayload):
     """The outputs were verified against the success criteria."""
 
@@ -182,6 +199,7 @@ class StageCompleted(StagePayload):
     evidence: Text | None = None
     judged_by: str | None = None
     outputs: list[FileDigest] = []
+    metrics: list[MeasuredNumber] = []
     rests_on: RestsOn | None = None  # decided
 
 
@@ -195,7 +213,8 @@ class StageFailed(StagePayload):
     ``output`` is what the line was found in, whole as far as it was kept, such as a traceback.
     ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
     line that shows it. None if nobody looked. ``stop``: its attempt is to be ended where
-    it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed.
+    it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed,
+    ``metrics`` the numbers in them.
     """
 
     error: Text
@@ -207,6 +226,7 @@ class StageFailed(StagePayload):
     because: str | None = None
     stop: bool = False
     outputs: list[FileDigest] = []
+    metrics: list[MeasuredNumber] = []
     output: str | None = None
 
 
@@ -388,6 +408,8 @@ class ResultsAdopted(StagePayload):
     """Results of a completed stage that somebody changed afterwards count as they are now."""
 
     outputs: list[FileDigest]
+    #: All numbers of the stage, as they are now.
+    metrics: list[MeasuredNumber] = []
     reason: Text
     #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
     approved_by: str | None = None

@@ -22,6 +22,15 @@ from lifecycle.words.document import (
     layout_of,
     with_listed_paths,
 )
+from lifecycle.words.metrics import (
+    RESULTS,
+    is_output,
+    metric_problems,
+    metrics_of,
+    misshapen_results,
+    resolved,
+    results_of,
+)
 from lifecycle.words.values import (
     ID_PATTERN,
     misfit,
@@ -71,6 +80,7 @@ class Plan(_Document):
     default_backend: str = "local"
     backend_profiles: dict[str, dict[str, JsonValue]] = Field(default_factory=default_profiles)
     stages: Annotated[list[PlannedStage], Field(min_length=1)]
+    results: JsonValue = None
 
 
 def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
@@ -108,7 +118,7 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
 def _problems(plan: Plan) -> list[str]:
     found = [*_graph(plan), *_backends(plan), *_connections(plan)]
     found += [*config_problems(plan.session_config), *_outputs(plan)]
-    return [*found, *_environments(plan), *_maps(plan)]
+    return [*found, *_environments(plan), *_maps(plan), *_numbers(plan)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
@@ -151,6 +161,8 @@ def _document(model: Plan, created: str) -> dict[str, Any]:
     document = {**dumped, "stages": stages, "session_config": config}
     document["created"] = document["updated"] = created
     document.pop("workflow_status", None)
+    if document[RESULTS] is None:
+        del document[RESULTS]
     return _in_order(document, WORKFLOW_FIELDS)
 
 
@@ -163,7 +175,9 @@ def _unknown(plan: dict[str, Any]) -> list[str]:
     """Refuse what no plan has: it would be taken in silence, and do nothing."""
     stages = enumerate(plan["stages"])
     of_stages = [one for n, stage in stages for one in unknown_in_stage(stage, f"stages[{n}].")]
-    return [*unknown_in_workflow(plan), *of_stages]
+    results = plan.get(RESULTS)
+    of_results = misshapen_results(results) if results is not None else ()
+    return [*unknown_in_workflow(plan), *of_stages, *of_results]
 
 
 def _graph(plan: Plan) -> list[str]:
@@ -245,6 +259,39 @@ def _maps(plan: Plan) -> Iterator[str]:
             yield f"{stage.id}.parameters.map.like: expected a stage of depends_on, found {like!r}"
         elif other is not None and not sweep.is_sweep(other.parameters):
             yield f"{stage.id}.parameters.map.like: {like} has no map"
+
+
+def _numbers(plan: Plan) -> Iterator[str]:
+    """Say what is wrong with the numbers that stages are asked for, and with the results."""
+    for stage in plan.stages:
+        for problem in metric_problems(stage.parameters):
+            yield f"{stage.id}.{problem}"
+        if sweep.is_sweep(stage.parameters) or not stage.outputs:
+            continue
+        for name, metric in metrics_of(stage.parameters).items():
+            if not is_output(stage.id, stage.outputs, metric):
+                yield (
+                    f"{stage.id}.parameters.metrics.{name}: {metric.path} is not among its outputs "
+                    f"({', '.join(stage.outputs)}), and only of those there is a digest"
+                )
+    for text in results_of(plan.results):
+        yield from _result(plan, text)
+
+
+def _result(plan: Plan, text: str) -> Iterator[str]:
+    found = resolved(text, plan.stages)
+    if found is None:
+        yield (
+            f"results: no stage has {text!r}; expected a number such as stage-2.tc, from "
+            "parameters.metrics, or an output such as stage-2/fit.svg"
+        )
+        return
+    stage = next(one for one in plan.stages if one.id == found.stage)
+    if found.metric is not None and sweep.is_sweep(stage.parameters) and not found.metric.better:
+        yield (
+            f"results: {text} is a number of each task of {stage.id}; with `better` (lower or "
+            "higher) beside it the best of them is the result"
+        )
 
 
 def _backends(plan: Plan) -> list[str]:

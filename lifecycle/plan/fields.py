@@ -12,13 +12,14 @@ from typing import Any
 
 from lifecycle.sweeps.definition import MAP
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.words.metrics import METRICS, RESULTS
 
 #: For people: kept as they are, shown, and never read by a rule.
 FOR_PEOPLE = ("description", "tags")
 FREE = "x-"
 #: What files of the published protocol carry: an object with what somebody found.
 _FOUND = "verification"
-OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", *FOR_PEOPLE)
+OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, *FOR_PEOPLE)
 OF_STAGE = (*STAGE_FIELDS, *FOR_PEOPLE)
 
 #: What each field of a plan is for; fields that only the running of a workflow fills are not here.
@@ -27,6 +28,7 @@ WORDS_OF_WORKFLOW: dict[str, str] = {
     "purpose": "What the workflow is for, in a sentence; shown by status and in the report.",
     "description": "For people.",
     "tags": "For people: a list of words.",
+    RESULTS: "The few numbers and files that answer the question: stage-2.tc, stage-2/fit.svg.",
     "version": "Always 1 in a plan; each approved amendment adds one.",
     "experiment_design": "A document of yours, as a path relative to the root.",
     "workflow_plan": "A document of yours, as a path relative to the root.",
@@ -46,7 +48,7 @@ WORDS_OF_STAGE: dict[str, str] = {
     "inputs": "Files and folders that must be there, and not be empty, before it starts.",
     "outputs": "What it leaves, as paths from the root: below the stage's own folder.",
     "parameters": "command, verify, forward_files, backward_files, carry, resource_overrides, "
-    "environment, expected_seconds; every other one is the command's own, seen as "
+    "environment, expected_seconds, metrics; every other one is the command's own, seen as "
     "WFCTL_PARAM_<name>.",
     "success_criteria": "When it is completed, in words; judged by parameters.verify or somebody.",
 }
@@ -79,12 +81,13 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "task_retries": "Of a sweep: how often a task that failed is tried again within one attempt.",
     "tolerate": "Of a sweep: the share of tasks that may fail, such as 0.02; 0 if nobody says.",
     "at_once": "Of a sweep: how many tasks run at the same time; 8 if nobody says.",
-    "metrics": "Of a sweep: numbers of each task by name: a JSON file in its folder and a pointer "
-    'into it, such as {"m": "fit.json#/m"}. They are columns of tasks.csv.',
+    METRICS: "Numbers by name: a file of the outputs (of a sweep: of each task) and a place in it, "
+    'such as {"tc": "fit.json#/tc"}; or an object with it as `at`, and error, unit, better (lower, '
+    "higher), reference (value, error, source). Of a sweep they are columns of tasks.csv.",
 }
 READ = frozenset(WORDS_OF_PARAMETER)
 #: Those of any stage, which people also write beside ``parameters``.
-PARAMETERS = tuple(WORDS_OF_PARAMETER)[:8]
+PARAMETERS = (*tuple(WORDS_OF_PARAMETER)[:8], METRICS)
 #: How alike two names are before one is taken for a slip of the other (1: equal).
 ALIKE = 0.85
 #: What people write in place of a field of a stage → where it belongs.

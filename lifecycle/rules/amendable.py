@@ -12,6 +12,7 @@ from lifecycle.payload import models as p
 from lifecycle.rules.impact import stage_definition
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Stage, Workflow
+from lifecycle.words.metrics import RESULTS
 
 Leaf = dict[str, Any]
 """``old`` and ``new``; one that is left out was not there, or is taken away."""
@@ -32,6 +33,7 @@ WORKFLOW_FIELDS = frozenset(
         "default_backend",
         "backend_profiles",
         "session_config",
+        RESULTS,
         "consent",
         "signers",
     }
@@ -200,7 +202,11 @@ def _unchangeable(state: Workflow, plan: Workflow) -> Iterator[str]:
         yield f"workflow_id: this workflow is {state.id} and stays so; found {plan.id}"
     if plan.purpose is not None and plan.purpose != state.purpose:
         yield f"purpose: it is {state.purpose!r:.200} for good; found {plan.purpose!r:.200}"
-    yield from _for_people(state.extra, plan.extra, "")
+    before, after = (
+        {name: value for name, value in one.extra.items() if name != RESULTS}
+        for one in (state, plan)
+    )
+    yield from _for_people(before, after, "")
     known = [id_ for id_ in state.stages if id_ in plan.stages]
     new = [id_ for id_ in plan.stages if id_ not in state.stages]
     if known != [id_ for id_ in plan.stages if id_ in state.stages]:

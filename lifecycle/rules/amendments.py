@@ -18,6 +18,7 @@ from lifecycle.rules import amendable
 from lifecycle.rules.impact import Impact, impact_of, stage_definition
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
+from lifecycle.words.metrics import RESULTS, misshapen_results
 from lifecycle.words.values import is_placeholder, stage_number
 
 if TYPE_CHECKING:
@@ -204,8 +205,10 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     apply(changed, amendment)
     from lifecycle.plan.document import definition_problems  # loads the models of a plan
 
-    before = definition_problems(definition_of(state))
-    yield from (p for p in definition_problems(definition_of(changed)) if p not in before)
+    then, now = ({**definition_of(one), RESULTS: one.results} for one in (state, changed))
+    before = definition_problems(then)
+    yield from (problem for problem in definition_problems(now) if problem not in before)
+    yield from misshapen_results(changed.extra.get(RESULTS) if RESULTS in amendment.changes else [])
     if changed.consent not in _POLICIES:
         yield f"consent: expected one of {', '.join(_POLICIES)}, found {changed.consent!r}"
     if changed.consent == "signature" and not changed.signers:

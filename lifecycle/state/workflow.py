@@ -10,6 +10,7 @@ from typing import Any
 
 from lifecycle.errors import UnknownStage
 from lifecycle.state.status import FINISHED, Status, backend_type
+from lifecycle.words.metrics import RESULTS, results_of
 from lifecycle.words.values import is_id, is_report
 
 #: The id and the kind of the plan as it was begun, which a person decides like an amendment.
@@ -78,6 +79,8 @@ class Attempt:
     basis: str = ""
     #: Its outputs as they were verified, as `FileDigest` has them.
     results: list[dict[str, Any]] = field(default_factory=list)
+    #: The numbers that were read from its outputs, as `MeasuredNumber` has them.
+    metrics: list[dict[str, Any]] = field(default_factory=list)
     #: Its outputs were verified, and failed by the definition that there still is.
     is_refuted: bool = False
     #: The hash of the event that started it; empty if an import brought it.
@@ -165,6 +168,8 @@ class Stage:
     uncharged: bool = False
     #: Its outputs as they were when it was completed, as `FileDigest` has them.
     results: list[dict[str, Any]] = field(default_factory=list)
+    #: The numbers that were read from them, as `MeasuredNumber` has them.
+    metrics: list[dict[str, Any]] = field(default_factory=list)
     #: Those of them that were seen to be no more so, as `ChangedFile` has them.
     changed: list[dict[str, Any]] = field(default_factory=list)
     #: Each time that changed results were taken as they are: ``paths``, ``by``, ``policy``.
@@ -363,6 +368,15 @@ class Workflow:
             for dep in stage.depends_on
             if self.stages[dep].status is not Status.COMPLETED
         }
+
+    @property
+    def results(self) -> list[str]:
+        """The numbers and files that answer its question, as a plan names them."""
+        return results_of(self.extra.get(RESULTS))
+
+    @results.setter
+    def results(self, names: list[str]) -> None:
+        self.extra[RESULTS] = names
 
     @property
     def is_beginning(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lifecycle.words.metrics import METRICS, Metric, metrics_of
 from lifecycle.words.values import stays_below
 
 MAP = "map"
@@ -37,17 +38,14 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What holds for every task of a sweep; ``outputs`` and ``metrics`` are below its folder.
-
-    ``metrics`` are by name the file and the JSON pointer of a number.
-    """
+    """What holds for every task of a sweep; ``outputs`` and ``metrics`` are below its folder."""
 
     outputs: tuple[str, ...]
     verify: str | None
     retries: int
     tolerate: float
     at_once: int
-    metrics: Mapping[str, tuple[str, str]]
+    metrics: Mapping[str, Metric]
 
 
 def is_sweep(parameters: Mapping[str, Any]) -> bool:
@@ -57,14 +55,13 @@ def is_sweep(parameters: Mapping[str, Any]) -> bool:
 
 def sweep_of(parameters: Mapping[str, Any]) -> Sweep:
     """Return what holds for every task of a stage, whose parameters were found usable."""
-    metrics = parameters.get("metrics") or {}
     return Sweep(
         outputs=tuple(parameters.get("task_outputs") or ()),
         verify=parameters.get("task_verify"),
         retries=parameters.get("task_retries") or 0,
         tolerate=parameters.get("tolerate") or 0.0,
         at_once=parameters.get("at_once") or AT_ONCE,
-        metrics={name: (m.partition("#")[0], m.partition("#")[2]) for name, m in metrics.items()},
+        metrics=metrics_of(parameters),
     )
 
 
@@ -81,7 +78,7 @@ def without_result(parameters: Mapping[str, Any]) -> frozenset[str]:
     What an amendment is said to bring about and what it brings about both come from here.
     """
     if not is_sweep(parameters):
-        return _OF_ANY
+        return _OF_ANY | {METRICS} if metrics_of(parameters) else _OF_ANY
     return _OF_ANY | {"resource_overrides", *OF_SWEEP} - {"task_outputs"}
 
 
@@ -195,7 +192,9 @@ def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if share is not None and not (is_number and 0 <= share < 1):
         yield f"parameters.tolerate: expected a share from 0 to below 1, found {share!r:.60}"
-    yield from _of_metrics(parameters.get("metrics"))
+    metrics = parameters.get(METRICS)
+    if metrics is not None and not isinstance(metrics, dict):
+        yield f"parameters.metrics: expected an object of names and places, found {metrics!r:.60}"
 
 
 def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> Iterator[str]:
@@ -203,21 +202,6 @@ def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> I
     whole = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (whole and least <= value <= most):
         yield f"parameters.{name}: expected a whole number from {least} to {most}, found {value!r}"
-
-
-def _of_metrics(given: Any) -> Iterator[str]:
-    if given is None:
-        return
-    if not isinstance(given, dict):
-        yield f"parameters.metrics: expected an object of names and places, found {given!r:.60}"
-        return
-    for name, place in given.items():
-        path, _, pointer = place.partition("#") if isinstance(place, str) else ("", "", "")
-        if not (path.endswith(".json") and stays_below(path) and pointer.startswith("/")):
-            yield (
-                f"parameters.metrics.{name}: expected a JSON file and a place in it, such as "
-                f"fit.json#/tc, found {place!r:.60}"
-            )
 
 
 def text_of(numbers: Iterable[int]) -> str:

@@ -110,6 +110,7 @@ class Briefing:
     waiting: tuple[BriefItem, ...]
     actions: tuple[NextAction, ...]
     judged: tuple[BriefCriteria, ...] = ()
+    results: tuple[str, ...] = ()
     decided: str | None = None
     noted: Happened | None = None
     left_out: tuple[str, ...] = ()
@@ -267,7 +268,7 @@ _CUTS: tuple[Cut, ...] = (
     _newest(0),
     _actions(3),
     _without(repaired=()),
-    _without(since=None, session={}, decided=None, noted=None),
+    _without(since=None, session={}, decided=None, noted=None, results=()),
     _clipped(60),
     _without(judged=()),
     _actions(1),

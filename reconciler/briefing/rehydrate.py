@@ -14,6 +14,7 @@ from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar
 from projections.words.account import account
 from projections.words.amendments import summary
+from projections.words.answers import answers
 from projections.words.came_about import Item, counts_of, line_of
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
@@ -110,6 +111,7 @@ def briefing_of(
         waiting=tuple(BriefItem(one.kind, (one.subject,), one.text) for one in waits),
         actions=tuple(_actions(state, around)),
         judged=tuple(_judged(state)),
+        results=tuple(str(one) for one in answers(state) if one.number),
         decided=_decision(state),
     )
 

@@ -12,14 +12,12 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of, text_of
-from lifecycle.words.document import value_at
 from lifecycle.words.values import cause_of
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
@@ -27,6 +25,7 @@ from reconciler.attempt.markers import digests, file_digest, make_folders
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, of_recorded
 from reconciler.host import small_files as plain
 from reconciler.records import traces
+from reconciler.records.numbers import measured
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table
 from reconciler.sweep.tasks import Task, digest_of, journals, listed, rows_told, runs_told, tasks_of
@@ -355,18 +354,9 @@ def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dic
         for path, one in zip(what.outputs, found, strict=True)
     ]
     try:
-        numbers = {n: _number(folder / path, to) for n, (path, to) in what.metrics.items()}
+        read = {name: measured(folder / one.path, one) for name, one in what.metrics.items()}
     except ValueError as error:
         return {"state": "failed", "why": str(error)}
-    return {"outputs": outputs, "metrics": numbers}
-
-
-def _number(file: Path, pointer: str) -> float:
-    """Return the number that a JSON pointer leads to; raises ValueError."""
-    try:
-        value = value_at(json.loads(plain.text(file)), pointer)
-    except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"metrics: {file.name} has no {pointer}") from error
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError(f"metrics: {file.name}#{pointer} is no finite number")
-    return value
+    errors = {name: error for name, (_, error) in read.items() if error is not None}
+    numbers = {"metrics": {name: value for name, (value, _) in read.items()}}
+    return {"outputs": outputs, **numbers, **({"errors": errors} if errors else {})}

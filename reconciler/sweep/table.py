@@ -38,6 +38,7 @@ def row_of(task: Task) -> dict[str, Any]:
         "why": task.why,
         "outputs": [dict(one) for one in task.outputs],
         "metrics": dict(task.metrics),
+        **({"errors": dict(task.errors)} if task.errors else {}),
     }
 
 
@@ -47,15 +48,19 @@ def _moment(micros: int | None) -> str | None:
 
 def _csv_of(stage: Stage, tasks: Sequence[Task]) -> str:
     """Return the table as CSV: key, values, state and numbers of each task."""
-    numbers = list(sweep_of(stage.parameters).metrics)
+    metrics = sweep_of(stage.parameters).metrics
+    numbers = list(metrics)
+    errors = [name for name, metric in metrics.items() if metric.error]
     values = list(tasks[0].point.values) if tasks else []
     about = ["state", "attempts", "exit_code", "seconds", "folder"]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(["key", *values, *about, *numbers])
-    for row in map(row_of, tasks):
+    lines.writerow(["key", *values, *about, *numbers, *(f"{name}_error" for name in errors)])
+    for task in tasks:
+        row = row_of(task)
         own = [row["values"][name] for name in values] + [row[name] for name in about]
         cells = [*own, *(row["metrics"].get(name) for name in numbers)]
+        cells += [task.errors.get(name) for name in errors]
         texts = (one if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
         lines.writerow([row["key"], *texts])
     return out.getvalue()

@@ -203,6 +203,7 @@ class Task:
     folder: str = ""
     outputs: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
     marked: bool = False
     to_judge: bool = False
 
@@ -457,6 +458,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
         folder=task.folder if running else _folder_of(attempt, lies_as, str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
+        errors=run.get("errors") or {},
     )
     if judged:
         return found

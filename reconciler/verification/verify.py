@@ -22,6 +22,7 @@ from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.fields import environment, places
 from reconciler.verdict.diagnosis import in_words, of_checks
+from reconciler.verification.numbers import numbers_of
 from reconciler.verification.output_checks import check, scan
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -38,6 +39,7 @@ class Verification:
     checks: tuple[p.Check, ...]
     outputs: tuple[p.FileDigest, ...]
     judged: bool
+    metrics: tuple[p.MeasuredNumber, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -56,6 +58,7 @@ class Verification:
             "judged": self.judged,
             "checks": [check.model_dump() for check in self.checks],
             "outputs": [digest.model_dump() for digest in self.outputs],
+            "metrics": [one.model_dump(exclude_none=True) for one in self.metrics],
         }
 
 
@@ -73,7 +76,8 @@ def verify(jobs: Jobs, stage: Stage) -> Verification:
     for path in stage.outputs:
         new = attempt is not None and bool(traces.is_new(attempt, path))
         found.append(check(jobs.root, path, since, new=new))
-    checks = [*(check for checks, _ in found for check in checks), *_logs(jobs, stage)]
+    numbered, numbers = numbers_of(jobs.root, jobs.service.state(), stage)
+    checks = [*(check for checks, _ in found for check in checks), *numbered, *_logs(jobs, stage)]
     command = stage.parameters.get("verify")
     check_verdict(jobs, jobs.service.state(), stage)
     if command:
@@ -81,7 +85,7 @@ def verify(jobs: Jobs, stage: Stage) -> Verification:
     if command and all(check.passed for check in checks):
         checks.append(_command(jobs, stage, str(command)))
     digests = tuple(digest for _, digest in found if digest is not None)
-    return Verification(tuple(checks), digests, bool(command))
+    return Verification(tuple(checks), digests, bool(command), tuple(numbers))
 
 
 def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
@@ -229,6 +233,7 @@ def _failed(stage: Stage, found: Verification) -> p.StageFailed:
         error=f"verification failed: {found.problems}",
         checks=checks,
         outputs=whole,
+        metrics=list(found.metrics) if whole else [],
         category=kind.category,
         because=kind.because,
         output=told if "\n" in told else None,
@@ -249,6 +254,7 @@ def _completed(
         evidence=evidence,
         judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
         outputs=list(found.outputs),
+        metrics=list(found.metrics),
     )
     try:
         check_launched(jobs.root, jobs.service.state(), stage)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ADOPTED, APPROVED = "results.adopted", "amendment.approved"
 RESULTS = ("stage.completed", ADOPTED)
 _PART = re.compile(
-    r"(?P<stage>[^/]+)\.(?:outputs/(?P<file>.+)|metrics/(?P<task>.+)/(?P<metric>[^/]+))"
+    r"(?P<stage>[^/]+)\.(?:outputs/(?P<file>.+)|metrics/(?:(?P<task>.+)/)?(?P<metric>[^/]+))"
 )
 _VERSION = re.compile(r"v?([1-9][0-9]{0,18})", re.ASCII)
 #: A file that is longer is not put into a proof, not even whole.
@@ -43,9 +43,9 @@ def prove(
     """Return the proof of ``what`` under a checkpoint of the log.
 
     ``what`` is ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in it, an output's path,
-    ``stage-3.metrics/TASK/NAME``, a stage, an amendment, or a version. Texts that would make it
-    longer than `MOST_BYTES` are left out, unless it is to be ``whole``. Raises `NotFound`, and
-    `CheckpointDenied` if the log is not the one of the checkpoint.
+    ``stage-3.metrics/NAME``, ``stage-3.metrics/TASK/NAME``, a stage, an amendment, or a version.
+    Texts that would make it longer than `MOST_BYTES` are left out, unless it is to be ``whole``.
+    Raises `NotFound`, and `CheckpointDenied` if the log is not the one of the checkpoint.
     """
     grounds = _grounds_of(log, what, checkpoint.size)
     path = _path(log, grounds.version, checkpoint)
@@ -209,8 +209,8 @@ def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
     if what in seen.results:
         return seen.results[what][0], {}
     asked = _PART.fullmatch(what)
-    if asked is not None and asked["task"] is not None:
-        return _metric(seen, asked)
+    if asked is not None and asked["metric"] is not None:
+        return _of_task(seen, asked) if asked["task"] is not None else _number(seen, asked)
     path, sharp, pointer = (asked["file"] if asked is not None else what).partition("#")
     paths = (f"{asked['stage']}/{path}", path) if asked is not None else (path,)
     every = [one for results in seen.results.values() for one in results]
@@ -228,7 +228,28 @@ def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
     )
 
 
-def _metric(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
+def _number(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
+    """Return the result with a number of a stage, and the claim of its place in a file."""
+    stage, name = asked["stage"], asked["metric"]
+    result = next(iter(seen.results.get(stage, [])), None)
+    known = {one["name"]: one for one in (result.event.data.get("metrics") if result else ()) or ()}
+    outputs = [one["path"] for one in result.event.data["outputs"]] if result else []
+    number = known.get(name)
+    if result is None or number is None:
+        raise NotFound(
+            f"expected a number of {stage} that is recorded ({', '.join(known) or 'none yet'}), "
+            f"found {name!r}",
+            stage=stage,
+        )
+    if number["path"] in outputs and number["path"].endswith(".json") and not number["task"]:
+        return result, {"output": number["path"], "pointer": number["pointer"]}
+    of = next((one for one in outputs if f"{number['path']}/".startswith(f"{one}/")), None)
+    if of is None:
+        raise NotFound(f"{number['path']} is no output of {stage} any more", stage=stage)
+    return result, {"output": of}
+
+
+def _of_task(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
     result = next(iter(seen.results.get(asked["stage"], [])), None)
     if result is None or not result.rests_on.get("tasks"):
         raise NotFound(

@@ -328,3 +328,37 @@ def test_a_proof_of_an_adopted_result_says_that_no_job_left_it(
         text = call("prove", "--check", str(file), "--public-key", key).out
         line = "changed by hand and taken as it is, by user:ann (trust): a typo"
         assert (line in text) == (type_ == "results.adopted"), text
+
+
+@pytest.mark.parametrize(
+    ("outputs", "at", "claim"),
+    [
+        (["stage-1/fit.json"], "fit.json#/tc", {"output": "stage-1/fit.json", "pointer": "/tc"}),
+        (["stage-1/out"], "out/fit.json#/tc", {"output": "stage-1/out"}),
+        (["stage-1/fit.csv"], "fit.csv#/tc", {"output": "stage-1/fit.csv"}),
+    ],
+)
+def test_a_number_of_a_stage_is_proven_in_its_file(
+    tmp_path: Path, outputs: list[str], at: str, claim: dict[str, str]
+) -> None:
+    """By its place in JSON; of another file, or of one in a folder, the output is proven."""
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    make = "mkdir -p out; echo '{\"tc\": 2.26}' | tee fit.json > out/fit.json"
+    stage = {
+        "id": "stage-1",
+        "name": "Fit",
+        "outputs": outputs,
+        "parameters": {
+            "command": f"{make}; printf 'tc\\n2.26\\n' > fit.csv",
+            "metrics": {"T_c": at},
+        },
+    }
+    plan = write_plan(tmp_path, {"workflow_id": "fit", "stages": [stage]})
+    place.done("init", str(plan), "--consent", "trust")
+    place.done("run")
+    place.done("prove", "stage-1.metrics/T_c", str(tmp_path / "proof"))
+    assert read_proof((tmp_path / "proof").read_bytes()).claim == claim
+    missing = place.json("prove", "stage-1.metrics/nu")
+    assert missing.code == 3
+    assert "(T_c), found 'nu'" in missing.error["message"]

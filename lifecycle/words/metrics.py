@@ -1,0 +1,194 @@
+"""The numbers that a stage is asked for: where each lies, and what it is compared with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from lifecycle.words.values import stays_below
+
+#: The parameter that names them.
+METRICS = "metrics"
+#: The field of a plan that names the few numbers and files which answer its question.
+RESULTS = "results"
+#: The largest whole number that is one as a float.
+_LARGEST = 10**300
+_FIELDS = ("at", "error", "unit", "better", "reference")
+_REFERENCE = ("value", "error", "source")
+_FILES = (".json", ".csv", ".tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number by its name: a file, from the stage's or task's folder, and a place in it.
+
+    ``error`` is the place of its standard error in the same file, ``reference`` a known value with
+    ``value``, ``error`` and ``source``; ``unit`` and ``better`` (lower, higher) may be empty.
+    """
+
+    name: str
+    path: str
+    pointer: str
+    error: str = ""
+    unit: str = ""
+    better: str = ""
+    reference: Mapping[str, Any] | None = None
+
+
+def metrics_of(parameters: Mapping[str, Any]) -> dict[str, Metric]:
+    """Return by name the numbers that a stage is asked for.
+
+    A ``metrics`` that is no object is a parameter of the command's own.
+    """
+    given = parameters.get(METRICS)
+    if not isinstance(given, dict):
+        return {}
+    return {name: _metric(name, one) for name, one in given.items() if not [*_of_one(one)]}
+
+
+def _metric(name: str, given: Any) -> Metric:
+    fields = {"at": given} if isinstance(given, str) else given
+    path, _, pointer = fields["at"].partition("#")
+    reference = fields.get("reference")
+    if reference is not None and not isinstance(reference, dict):
+        reference = {"value": reference}
+    return Metric(
+        name,
+        path,
+        pointer,
+        error=fields.get("error", "").partition("#")[2],
+        unit=fields.get("unit", ""),
+        better=fields.get("better", ""),
+        reference=reference,
+    )
+
+
+def metric_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with the numbers that a stage is asked for."""
+    given = parameters.get(METRICS)
+    for name, one in given.items() if isinstance(given, dict) else ():
+        place = f"parameters.{METRICS}.{name}"
+        if not name or not name.isprintable() or set("/#.") & set(name):
+            yield f"{place}: expected a name without a slash, dot or number sign"
+        yield from (f"{place}{problem}" for problem in _of_one(one))
+
+
+def _of_one(given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield from _of_place(given, "")
+        return
+    if not isinstance(given, dict) or not isinstance(given.get("at"), str):
+        yield (
+            f': expected a place such as "fit.json#/tc", or an object with one as `at`, '
+            f"found {given!r:.60}"
+        )
+        return
+    for name in set(given) - set(_FIELDS):
+        yield f".{name}: unknown field; expected {', '.join(_FIELDS)}"
+    yield from _of_place(given["at"], ".at")
+    yield from _of_error(given)
+    unit = given.get("unit", "")
+    if not (isinstance(unit, str) and unit.isprintable()):
+        yield f".unit: expected text, found {unit!r:.60}"
+    if given.get("better", "lower") not in ("lower", "higher"):
+        yield f".better: expected lower or higher, found {given['better']!r:.60}"
+    if given.get("reference") is not None:
+        yield from _of_reference(given["reference"])
+
+
+def _of_place(place: str, of: str) -> Iterator[str]:
+    path, _, pointer = place.partition("#")
+    if not (path.endswith(_FILES) and stays_below(path) and pointer.startswith("/")):
+        yield (
+            f"{of}: expected a JSON file and a place in it, such as fit.json#/tc, or a CSV file "
+            f"and a column (its last row), such as fit.csv#/tc, found {place!r:.60}"
+        )
+
+
+def _of_error(given: Mapping[str, Any]) -> Iterator[str]:
+    error = given.get("error")
+    if error is None:
+        return
+    path, sign, pointer = error.partition("#") if isinstance(error, str) else ("", "", "")
+    same = path in ("", given["at"].partition("#")[0])
+    if not (sign and same and pointer.startswith("/")):
+        yield f".error: expected a place in the same file, such as #/error, found {error!r:.60}"
+
+
+def _of_reference(given: Any) -> Iterator[str]:
+    fields = given if isinstance(given, dict) else {"value": given}
+    for name in set(fields) - set(_REFERENCE):
+        yield f".reference.{name}: unknown field; expected {', '.join(_REFERENCE)}"
+    for name in ("value", "error"):
+        wanted = name == "value" or fields.get(name) is not None
+        if wanted and not is_number(fields.get(name)):
+            yield f".reference.{name}: expected a number, found {fields.get(name)!r:.60}"
+    source = fields.get("source", "")
+    if not (isinstance(source, str) and source.isprintable()):
+        yield f".reference.source: expected text on one line, found {source!r:.60}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is a finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) <= _LARGEST if isinstance(value, int) else isfinite(value)
+
+
+def file_of(stage: str, outputs: Sequence[str], metric: Metric) -> str:
+    """Return the file of a stage's number, relative to the root.
+
+    It is named from the stage's folder, or as the stage's ``outputs`` name it.
+    """
+    as_named = any(_covers(path, metric.path) for path in outputs)
+    return metric.path if as_named else f"{stage}/{metric.path}"
+
+
+def is_output(stage: str, outputs: Sequence[str], metric: Metric) -> bool:
+    """Whether the file of a stage's number is one of its outputs, or lies in one."""
+    path = file_of(stage, outputs, metric)
+    return any(_covers(output, path) for output in outputs)
+
+
+def _covers(output: str, path: str) -> bool:
+    return path == output or path.startswith(f"{output.rstrip('/')}/")
+
+
+def results_of(given: Any) -> list[str]:
+    """Return the entries of ``results``; a field of that name in another form is another's."""
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        return []
+    return given
+
+
+def misshapen_results(given: Any) -> Iterator[str]:
+    """Say what keeps a value from being ``results``."""
+    if given != [] and not results_of(given):
+        yield f'{RESULTS}: expected a list such as ["stage-2.tc"], found {given!r:.80}'
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What an entry of ``results`` names: a stage and a metric of it, or a stage and a file."""
+
+    text: str
+    stage: str
+    metric: Metric | None = None
+    path: str = ""
+
+
+def resolved(text: str, stages: Iterable[Any]) -> Named | None:
+    """Return what an entry of ``results`` names: ``stage-2.tc``, ``stage-2/fit.svg``.
+
+    ``stages`` are those of a plan or a state. None if no stage has such a number or output.
+    """
+    of, dot, name = text.rpartition(".")
+    for stage in stages:
+        metric = metrics_of(stage.parameters).get(name) if dot and stage.id == of else None
+        if metric is not None:
+            return Named(text, stage.id, metric)
+        if any(_covers(output, text) for output in stage.outputs):
+            return Named(text, stage.id, path=text)
+    return None

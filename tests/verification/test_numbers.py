@@ -1,0 +1,244 @@
+"""The numbers of a stage: read from its outputs, recorded with the result, named as the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lifecycle.words.metrics import metrics_of
+from projections.words.answers import told, with_error
+from tests.cli.support import Place, call, write_plan
+from tests.sweeps.support import sweep
+
+T_C = {
+    "at": "fit.json#/tc",
+    "error": "#/error",
+    "unit": "J",
+    "reference": {"value": 2.2692, "source": "Onsager"},
+}
+TOLD = "T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)"
+FIT = json.dumps({"tc": 2.261, "error": 0.0102})
+
+
+def fit(command: str = f"echo '{FIT}' > fit.json", **parameters: Any) -> dict[str, Any]:
+    """Return a stage that leaves a number with its error."""
+    return {
+        "id": "stage-1",
+        "name": "Fit",
+        "outputs": ["stage-1/fit.json"],
+        "parameters": {"command": command, "metrics": {"T_c": T_C}, **parameters},
+    }
+
+
+def begun(folder: Path, *stages: Any, results: Any = ("stage-1.T_c",)) -> Place:
+    """Make a workflow of these stages, with these results."""
+    place = Place(folder / "root")
+    place.path.mkdir()
+    plan = {"workflow_id": "fit", "purpose": "Where it melts.", "stages": stages}
+    plan |= {"results": list(results)} if results is not None else {}
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+    return place
+
+
+def recorded(place: Place, type_: str = "stage.completed") -> Any:
+    """Return the numbers of the newest event of a type."""
+    return place.done("events", "--type", type_, "-n", "1")[0]["data"]["metrics"]
+
+
+def test_the_answer_of_a_finished_workflow_comes_first(tmp_path: Path) -> None:
+    """With its error, its unit, and how far it is from what is known."""
+    place = begun(tmp_path, fit())
+    assert "T_c" not in place.call("status").out
+    place.done("run")
+    assert recorded(place)[0] == {
+        "name": "T_c",
+        "value": 2.261,
+        "error": 0.0102,
+        "unit": "J",
+        "path": "stage-1/fit.json",
+        "pointer": "/tc",
+        "task": None,
+    }
+    assert place.call("status").out.splitlines()[0] == TOLD
+    assert place.call("results").out.splitlines() == [TOLD]
+    assert place.done("status")["results"][0]["text"] == TOLD
+    assert place.done("metrics", "stage-1")["metrics"][0]["value"] == 2.261
+    assert f"result: {TOLD}" in place.call("rehydrate").out
+    (mine,) = [
+        w for w in call("list", "-o", "json").data["workflows"] if w["root"] == str(place.path)
+    ]
+    assert mine["results"] == [TOLD]
+    assert TOLD in place.call("show", "stage-1").out
+    assert place.call("fsck", "--protocol").code == 0
+    assert place.call("replay", "--check").code == 0
+
+
+def test_a_workflow_that_goes_on_tells_what_it_knows_so_far(tmp_path: Path) -> None:
+    """An answer that is not there yet says which stage it waits for."""
+    more = {"id": "stage-2", "name": "Judge", "depends_on": ["stage-1"]}
+    place = begun(tmp_path, fit(), more)
+    assert place.call("results").out.splitlines() == ["T_c (stage-1 is ready)"]
+    place.done("dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1")
+    assert f"so far: {TOLD}" in place.call("status").out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "at", "value"),
+    [
+        ("fit.json", '{"a": [{"b/c": 7}]}', "fit.json#/a/0/b~1c", 7),
+        ("thermo.csv", "step,T\n0,1.5\n100,1.7\n", "thermo.csv#/T", 1.7),
+        ("thermo.csv", "step,T\n0,1.5\n100,1.7\n", "thermo.csv#/T/0", 1.5),
+        ("thermo.tsv", "step\tT\n0\t1.5e-3\n", "thermo.tsv#/T", 1.5e-3),
+    ],
+)
+def test_a_number_is_one_of_json_or_of_a_column(
+    tmp_path: Path, name: str, content: str, at: str, value: float
+) -> None:
+    """Of a column the last row, or the one that is named."""
+    (tmp_path / "content").write_text(content)
+    stage = fit(f"cp {tmp_path}/content {name}", metrics={"x": at})
+    place = begun(tmp_path, {**stage, "outputs": [f"stage-1/{name}"]}, results=["stage-1.x"])
+    place.done("run")
+    assert recorded(place)[0]["value"] == value
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", "fit.json has no /tc"),
+        ('{"tc": "high", "error": 1}', "fit.json#/tc is no finite number"),
+        ('{"tc": 1, "error": true}', "fit.json#/error is no finite number"),
+        ('{"tc": 1' + "0" * 400 + ', "error": 1}', "fit.json#/tc is no finite number"),
+    ],
+)
+def test_a_stage_without_its_number_fails_and_says_so(
+    tmp_path: Path, content: str, said: str
+) -> None:
+    """As a task of a sweep does."""
+    (tmp_path / "content").write_text(content)
+    place = begun(tmp_path, fit(f"cp {tmp_path}/content fit.json"))
+    assert place.json("run").code == 6
+    assert said in place.done("show", "stage-1")["last_error"]
+
+
+def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Path) -> None:
+    """One sees what was refused; it is no answer."""
+    place = begun(tmp_path, fit(verify="exit 1"))
+    assert place.json("run").code == 6
+    assert recorded(place, "stage.failed")[0]["value"] == 2.261
+    shown = place.done("show", "stage-1")
+    assert shown["attempts"][-1]["metrics"][0]["value"] == 2.261
+    assert shown["metrics"] == []
+    assert place.call("results").out.splitlines() == ["T_c (stage-1 is failed)"]
+
+
+def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
+    """If it says which is the better; the errors of tasks are a column."""
+    metrics = {"energy": {"at": "e.json#/e", "error": "e.json#/e", "better": "lower"}}
+    stage = sweep(tmp_path / "trace", {"grid": {"T": [3, 1, 2]}}, metrics=metrics)
+    place = begun(tmp_path, stage, results=["stage-1.energy"])
+    place.done("run")
+    assert place.call("results").out.splitlines() == ["energy = 1.0 ± 1.0 at T=1"]
+    assert recorded(place)[0]["task"] == "T=1"
+    head = (place.path / "stage-1/tasks.csv").read_text().splitlines()[0]
+    assert head.endswith(",energy,energy_error")
+
+
+def test_results_that_are_adopted_bring_their_numbers(tmp_path: Path) -> None:
+    """What was changed by hand and taken as it is, is what the answer says."""
+    place = begun(tmp_path, fit())
+    place.done("run")
+    (place.path / "stage-1/fit.json").write_text(FIT.replace("2.261", "2.5"))
+    place.call("verify")
+    place.done("verify", "stage-1", "--adopt", "--reason", "A slip of the hand.")
+    assert recorded(place, "results.adopted")[0]["value"] == 2.5
+    assert place.call("results").out.startswith("T_c = 2.500 ± 0.010 J")
+
+
+def test_another_place_of_a_number_computes_nothing(tmp_path: Path) -> None:
+    """The results that are there are judged again."""
+    trace = tmp_path / "trace"
+    place = begun(tmp_path, fit(f"echo x >> {trace}; echo '{FIT}' > fit.json"))
+    place.done("run")
+    metrics = json.dumps({"T_c": {**T_C, "unit": "K", "reference": 2.2}})
+    more = ("--set", f"parameters.metrics={metrics}", "--reason", "The unit was wrong.")
+    made = place.done("amend", "propose", "--stage", "stage-1", *more)
+    place.done("amend", "approve", made["amendment"]["id"])
+    place.done("run")
+    assert trace.read_text() == "x\n"
+    assert place.call("results").out.splitlines() == ["T_c = 2.261 ± 0.010 K (6.0 σ from 2.2)"]
+
+
+def test_results_are_named_later_by_the_plan_or_by_an_amendment(tmp_path: Path) -> None:
+    """Nothing is computed for it."""
+    place = begun(tmp_path, fit(), results=None)
+    place.done("run")
+    assert "the plan names no results" in place.call("results").out
+    sets = ("--set", 'results=["stage-1.T_c"]', "--reason", "The answer.")
+    made = place.done("amend", "propose", *sets)
+    place.done("amend", "approve", made["amendment"]["id"])
+    assert place.call("status").out.splitlines()[0] == TOLD
+    bad = place.json("amend", "propose", "--set", 'results=["stage-1.nu"]', "--reason", "More.")
+    assert bad.code == 5
+    assert "no stage has 'stage-1.nu'" in bad.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "results", "said"),
+    [
+        ({"a.b": "fit.json#/tc"}, [], "expected a name without a slash"),
+        ({"T_c": "fit.json"}, [], "a place in it, such as fit.json#/tc"),
+        ({"T_c": "../fit.json#/tc"}, [], "a place in it"),
+        ({"T_c": "other.json#/tc"}, [], "other.json is not among its outputs (stage-1/fit.json)"),
+        ({"T_c": {"at": "fit.json#/tc", "err": "#/e"}}, [], ".err: unknown field"),
+        ({"T_c": {**T_C, "error": "other.json#/e"}}, [], "expected a place in the same file"),
+        ({"T_c": {**T_C, "better": "most"}}, [], "expected lower or higher"),
+        ({"T_c": {**T_C, "reference": {"value": "x"}}}, [], "reference.value: expected a number"),
+        ({"T_c": T_C}, ["stage-1.nu"], "results: no stage has 'stage-1.nu'"),
+        ({"T_c": T_C}, "stage-1.T_c", "results: expected a list"),
+    ],
+)
+def test_a_plan_that_names_no_number_is_refused(
+    tmp_path: Path, metrics: Any, results: Any, said: str
+) -> None:
+    """By the name that is wrong."""
+    plan = {"workflow_id": "fit", "stages": [fit(metrics=metrics)], "results": results}
+    refused = call("plan", "check", str(write_plan(tmp_path, plan)), "-o", "json")
+    assert refused.code == 1
+    assert said in refused.error["message"]
+
+
+def test_metrics_in_another_form_are_the_commands_own() -> None:
+    """A workflow of an earlier time may have a parameter of this name."""
+    for value in (["rmsd"], "rmsd", None, {"rmsd": 7}):
+        assert metrics_of({"metrics": value}) == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (2.2612, 0.0098, "2.2612 ± 0.0098"),
+        (2.2612, 0.0996, "2.261 ± 0.100"),
+        (1234.5, 67.0, "1234 ± 67"),
+        (-0.00012345, None, "-0.00012345"),
+        (5.0, None, "5"),
+        (6.02e23, 1e19, "6.02e+23 ± 1e+19"),
+        (1.0, 0.0, "1"),
+    ],
+)
+def test_a_number_is_told_as_far_as_it_is_known(
+    value: float, error: float | None, text: str
+) -> None:
+    """Two digits of its error."""
+    assert with_error(value, error) == text
+
+
+def test_without_an_error_the_distance_is_in_per_cent() -> None:
+    """And of nothing it is as it is."""
+    number = {"name": "x", "value": 2.0}
+    metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1.6}}})["x"]
+    assert told(number, metric) == "x = 2 (+25.00 % from 1.6)"
