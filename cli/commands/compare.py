@@ -1,8 +1,9 @@
-"""``wfctl compare``: attempts, moments and workflows side by side."""
+"""``wfctl compare``: attempts, stages, moments and workflows side by side."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,73 +17,259 @@ from cli.frame.options import FINDINGS, File, KnownAt, Text, argument, moment, o
 from cli.frame.workspace import Reading, reading, reading_of, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output, compact
-from cli.terminal.table import TableColumn, present
+from cli.terminal.table import TableColumn, present, print_csv, table
 from lifecycle.state.workflow import Workflow
-from projections.files.comparison import ComparedSide, rows, side_of_attempt, side_of_state
+from lifecycle.sweeps.definition import is_sweep
+from projections.files.comparison import (
+    OF_FILES,
+    ComparedRow,
+    ComparedSide,
+    rows,
+    side_of_attempt,
+    side_of_stage,
+    side_of_state,
+)
 from projections.files.document_diff import FieldDifference, differences
 from projections.files.state_document import document
-from projections.words.text import shown
 from service.errors import InvalidOption, NotFound
 from service.reading.moment import Moment
 
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
-#: Characters of a value, and of a digest.
-_WIDE, _DIGEST = 40, 12
+#: What is told though it is the same.
+_ALWAYS = ("metric", "output")
+#: Characters of a value.
+_WIDE = 40
+Record = dict[str, Any]
 
 
 def compare(
     context: typer.Context,
     sides: Annotated[
-        list[str], argument("A B…", "STAGE/ATTEMPT, a workflow's folder, or a moment.")
+        list[str],
+        argument(
+            "A B…",
+            "STAGE/ATTEMPT, a stage (alone: all its attempts), a moment, a workflow's folder, or "
+            "DIR/STAGE of one.",
+        ),
     ],
     every: bool = option("--all", "Also what is the same."),
+    runs: bool = option("One line a side, with its numbers and what differs."),
+    sort: Text = option("NAME", "With --runs: by this column; -NAME: the largest first."),
+    text: Text = option("FILE", "How the text of a script, input or output differs."),
 ) -> None:
-    """Parameters that differ, times, and whether outputs are equal by digest, side by side."""
-    if len(sides) < 2 or len(set(sides)) < len(sides):
-        raise InvalidOption("expected two sides or more, each once: `wfctl compare A B`")
+    """Numbers, parameters, scripts and inputs that differ, times, and which outputs are equal."""
     settings = settings_of(context)
-    found = rows([_side(settings, name) for name in sides])
-    wanted = [row for row in found if every or row.kind == "output" or not row.is_same]
+    names = _expanded(settings, sides)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise InvalidOption("expected two sides or more, each once: `wfctl compare A B`")
+    found = rows([_side(settings, name) for name in names])
+    if sort is not None and not runs:
+        raise InvalidOption("--sort takes --runs: it is a column of that table")
     output = Output(settings)
-    is_flat = settings.format in (Format.TEXT, Format.CSV)
-    records: list[dict[str, Any]] = []
-    for row in wanted:
-        values = dict(zip(sides, row.values, strict=True))
-        named = values if is_flat else {"values": values}
-        records.append({"kind": row.kind, "name": row.name, **named, "same": row.is_same})
-    if settings.format is Format.JSON:
-        output.result({"sides": sides, "rows": records}, str)
-        return
+    if text is not None:
+        _print_text(output, settings, names, found, text)
+    elif runs:
+        _print_runs(output, names, found, sort)
+    else:
+        wanted = [row for row in found if every or row.kind in _ALWAYS or not row.is_same]
+        _print_rows(output, names, wanted)
 
-    def value(side: str, one: dict[str, Any]) -> str:
-        if one["kind"] in ("script", "output") and one[side]:
-            return str(one[side])[:_DIGEST]
-        return shown(one[side]) or "-"
 
-    columns = [
-        TableColumn("KIND", lambda one: one["kind"]),
-        TableColumn("NAME", lambda one: one["name"], _WIDE),
-        *(TableColumn(name, partial(value, name), _WIDE) for name in sides),
-        TableColumn("SAME", lambda one: "yes" if one["same"] else "no"),
-    ]
-    present(output, records, columns, ["kind", "name", *sides, "same"], None)
+def _expanded(settings: Settings, sides: Sequence[str]) -> list[str]:
+    """Return the sides; of one stage alone each of its attempts."""
+    if len(sides) != 1:
+        return list(sides)
+    there, rest = _where(settings, sides[0])
+    with reading_of(there) as here:
+        stage = here.state().stages.get(rest) if rest else None
+    attempts = stage.attempts if stage is not None else []
+    return [f"{sides[0]}/{one.id}" for one in attempts] or list(sides)
+
+
+def _where(settings: Settings, name: str) -> tuple[Settings, str]:
+    """Return the root that a side is of, and what of it: ``../b/stage-2/att-0001``."""
+    path = Path(name)
+    for folder in (path, *path.parents):
+        if folder != Path() and (folder / ".wfctl" / "config.toml").is_file():
+            rest = str(path.relative_to(folder)) if path != folder else ""
+            return replace(settings, root=folder, database_url=None), rest
+    return settings, name
 
 
 def _side(settings: Settings, name: str) -> ComparedSide:
-    if (Path(name) / ".wfctl" / "config.toml").is_file():
-        with reading_of(replace(settings, root=Path(name), database_url=None)) as there:
-            return side_of_state(name, there.state())
-    with reading_of(settings) as here:
-        named = _ATTEMPT.fullmatch(name)
+    there, rest = _where(settings, name)
+    with reading_of(there) as here:
+        named, state = _ATTEMPT.fullmatch(rest), here.state()
+        if not rest:
+            return side_of_state(name, state)
+        if rest in state.stages:
+            return side_of_stage(name, state.stages[rest], _tasks(here, state, rest))
         if named is None:
-            return side_of_state(name, here.log.current(moment(name, None)))
+            return side_of_state(name, here.log.current(moment(rest, None)))
         stage, attempt = named["stage"], named["attempt"]
-        known = here.state().stage(stage)
+        known = state.stage(stage)
         side = side_of_attempt(name, here.log.steps(), stage, attempt)
         if side is None:
             has = ", ".join(one.id for one in known.attempts) or "none"
             raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
         return side
+
+
+def _tasks(here: Reading, state: Workflow, id_: str) -> list[Record]:
+    """Return a record of each task that a sweep has done, as its table has them."""
+    stage = state.stages[id_]
+    if not is_sweep(stage.parameters):
+        return []
+    from reconciler.sweep.table import row_of
+    from reconciler.sweep.tasks import tasks_of
+
+    return [row_of(one) for one in tasks_of(here.root.path, state, stage) if one.state == "done"]
+
+
+def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) -> None:
+    """Print a line for each name, with its value on each side."""
+    settings = output.settings
+    if settings.format is Format.JSON:
+        output.result({"sides": names, "rows": [_in_json(names, row) for row in found]}, str)
+        return
+    if settings.format is not Format.TEXT:
+        flat = [one for row in found for one in _flat(names, row)]
+        present(output, flat, [], ["kind", "name", *names, "same", "difference", "sigma"], None)
+        return
+    records: list[Record] = [{"row": row} for row in found]
+
+    def cell(place: int, record: Record) -> str:
+        return str(record["row"].cell(place))
+
+    def apart(record: Record) -> str:
+        row = record["row"]
+        if row.is_same:
+            return "same"
+        far = row.apart[0] if len(names) == 2 else None
+        return str(far) if far is not None else "differs"
+
+    columns = [
+        TableColumn("KIND", lambda one: one["row"].kind),
+        TableColumn("NAME", lambda one: one["row"].name, _WIDE),
+        *(TableColumn(name, partial(cell, n), _WIDE) for n, name in enumerate(names)),
+        TableColumn("DIFFERENCE", apart),
+    ]
+    output.print(table(output, records, columns))
+
+
+def _in_json(names: list[str], row: ComparedRow) -> Record:
+    told: Record = {"kind": row.kind, "name": row.name}
+    told |= {"values": dict(zip(names, row.values, strict=True)), "same": row.is_same}
+    apart = zip(names[1:], row.apart, strict=True)
+    far = {name: one._asdict() for name, one in apart if one is not None}
+    return told | ({"difference": far} if far and not row.is_same else {})
+
+
+def _flat(names: list[str], row: ComparedRow) -> Iterator[Record]:
+    """Yield a record of plain values, and of a number with an error a second one for that."""
+    plain = [one["value"] if row.kind == "metric" and one else one for one in row.values]
+    far = row.apart[0] if len(names) == 2 else None
+    yield {
+        "kind": row.kind,
+        "name": row.name,
+        **dict(zip(names, plain, strict=True)),
+        "same": row.is_same,
+        "difference": far.value if far else None,
+        "sigma": far.sigma if far else None,
+    }
+    errors = [one["error"] if row.kind == "metric" and one else None for one in row.values]
+    if any(one is not None for one in errors):
+        about = {"same": None, "difference": None, "sigma": None}
+        yield {"kind": "error", "name": row.name, **dict(zip(names, errors, strict=True)), **about}
+
+
+def _print_runs(
+    output: Output, names: list[str], found: Sequence[ComparedRow], sort: str | None
+) -> None:
+    """Print a line for each side: its numbers, the parameters that differ, how long it took."""
+    told = [row for row in found if row.kind == "metric" or (_is_told(row) and not row.is_same)]
+    records = [_run(name, place, told) for place, name in enumerate(names)]
+    heads = ["side", *(row.name for row in told)]
+    if sort is not None:
+        records = _sorted(records, heads, sort)
+    if not output.is_text:
+        flat = [{**one["values"]} for one in records]
+        if output.settings.format is Format.CSV:
+            print_csv(flat, heads, output.is_terminal)
+        else:
+            output.records(flat, lambda _: "")
+        return
+
+    def cell(head: str, record: Record) -> str:
+        return str(record["cells"].get(head, "-"))
+
+    columns = [TableColumn(head.upper() if head == "side" else head, partial(cell, head), _WIDE)
+               for head in heads]  # fmt: skip
+    output.print(table(output, records, columns))
+
+
+def _is_told(row: ComparedRow) -> bool:
+    return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith("seconds"))
+
+
+def _run(name: str, place: int, told: Sequence[ComparedRow]) -> Record:
+    values = {row.name: row.values[place] for row in told}
+    plain = {
+        head: value["value"] if isinstance(value, dict) and "value" in value else value
+        for head, value in values.items()
+    }
+    cells = {"side": name, **{row.name: row.cell(place) for row in told}}
+    return {"values": {"side": name, **plain}, "cells": cells}
+
+
+def _sorted(records: list[Record], heads: list[str], sort: str) -> list[Record]:
+    """Return the records by a column: numbers before text, and last those without a value."""
+    name, down = sort.removeprefix("-"), sort.startswith("-")
+    if name not in heads:
+        raise InvalidOption(f"--sort: expected one of {', '.join(heads)}, found {name!r}")
+
+    def value(record: Record) -> Any:
+        return record["values"].get(name)
+
+    numbers = [one for one in records if isinstance(value(one), int | float)]
+    texts = [one for one in records if value(one) is not None and one not in numbers]
+    rest = [one for one in records if value(one) is None]
+    numbers.sort(key=value, reverse=down)
+    texts.sort(key=lambda one: str(value(one)), reverse=down)
+    return [*numbers, *texts, *rest]
+
+
+def _print_text(
+    output: Output, settings: Settings, names: list[str], found: Sequence[ComparedRow], file: str
+) -> None:
+    """Print how the text of a file on each side differs from that on the first."""
+    from service.questions.contents import content_of, difference
+
+    row = next((one for one in found if one.kind in OF_FILES and one.name == file), None)
+    if row is None:
+        known = ", ".join(one.name for one in found if one.kind in OF_FILES) or "none"
+        raise NotFound(f"no side has a file {file!r} on record; there: {known}", file=file)
+    with reading_of(settings) as here:
+        own = here.root.path
+    roots = [_where(settings, name)[0].root or own for name in names]
+    texts = [
+        content_of(root, file, digest) if digest is not None else b""
+        for root, digest in zip(roots, row.values, strict=True)
+    ]
+    gone = [name for name, one in zip(names, texts, strict=True) if one is None]
+    if gone:
+        raise NotFound(
+            f"{file} as it was at {', '.join(gone)} lies neither in the root nor in its git "
+            "history; its digest alone is on record",
+            file=file,
+        )
+    lines = [
+        line
+        for name, one in zip(names[1:], texts[1:], strict=True)
+        for line in difference(texts[0] or b"", one or b"", f"{names[0]}:{file}", f"{name}:{file}")
+    ]
+    data = {"file": file, "sides": names, "lines": lines}
+    output.result(data, lambda: "\n".join(lines) or f"{file} is the same")
 
 
 def diff(

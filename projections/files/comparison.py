@@ -1,25 +1,47 @@
-"""Attempts, moments and workflows side by side: parameters, environment, times, outputs."""
+"""Attempts, stages, moments and workflows side by side: numbers, what went in, what came out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from math import hypot
+from typing import Any, NamedTuple
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.words.metrics import is_number
+from projections.words.answers import told_distance, with_error
 from projections.words.came_about import variables_of
-from projections.words.text import seconds
+from projections.words.text import seconds, shown
 
-KINDS = ("parameter", "environment", "script", "measure", "output")
+KINDS = ("metric", "parameter", "script", "input", "environment", "measure", "output")
+#: Kinds whose values are the SHA-256 of a file.
+OF_FILES = ("script", "input", "output")
+#: Digits of a digest that are shown.
+_DIGEST = 12
 
 
 @dataclass(slots=True)
 class ComparedSide:
-    """One of what is compared: by kind, name → value. Of a file it is its SHA-256."""
+    """One of what is compared: by kind, name → value.
+
+    Of a file it is its SHA-256, of a metric an object with ``value``, ``error`` and ``unit``.
+    """
 
     name: str
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
+class Apart(NamedTuple):
+    """How far a number is from that of the first side; ``sigma`` if an error is known."""
+
+    value: float
+    relative: float | None
+    sigma: float | None
+
+    def __str__(self) -> str:
+        far = told_distance(self.value, self.relative, self.sigma)
+        return far if self.sigma is None else f"{self.value:+.3g} ({far})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +57,38 @@ class ComparedRow:
         """Whether all sides have it, and the same."""
         return all(value == self.values[0] and value is not None for value in self.values)
 
+    @property
+    def apart(self) -> tuple[Apart | None, ...]:
+        """How far the numbers of the sides behind the first are from its own."""
+        first, *others = map(_number, self.values)
+        return tuple(_apart(first, other) for other in others)
+
+    def cell(self, place: int) -> str:
+        """Return what is shown of a side's value."""
+        value = self.values[place]
+        if value is None:
+            return "-"
+        if self.kind in OF_FILES:
+            return str(value)[:_DIGEST]
+        if self.kind != "metric":
+            return shown(value)
+        return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip()
+
+
+def _number(value: Any) -> tuple[float, float] | None:
+    """Return a number and its error, 0 of one without; None of what is no number."""
+    if isinstance(value, dict) and "value" in value:
+        return value["value"], value["error"] or 0.0
+    return (value, 0.0) if is_number(value) else None
+
+
+def _apart(first: tuple[float, float] | None, other: tuple[float, float] | None) -> Apart | None:
+    if first is None or other is None:
+        return None
+    value, sigma = other[0] - first[0], hypot(first[1], other[1])
+    relative = value / abs(first[0]) if first[0] else None
+    return Apart(value, relative, abs(value) / sigma if sigma > 0 else None)
+
 
 def rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
     """Return a row for each name that a side has: in the order of `KINDS`."""
@@ -47,11 +101,34 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
     """Return a whole workflow as it is in a state: each value under its stage's id."""
     side = ComparedSide(name)
     for stage in state.stages.values():
-        _put(side, "parameter", stage.parameters, f"{stage.id}.")
-        _put(side, "measure", _measures(stage), f"{stage.id}.")
-        _put(side, "output", {one["path"]: one["sha256"] for one in stage.results})
+        _put_stage(side, stage, f"{stage.id}.")
     _put(side, "measure", {"status": state.workflow_status or "active", "plan": state.version})
     return side
+
+
+def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()) -> ComparedSide:
+    """Return a stage as it is in a state, with the numbers of its ``tasks``, each by its key."""
+    side = ComparedSide(name)
+    _put_stage(side, stage)
+    for task in tasks:
+        errors = task.get("errors", {})
+        numbers = [
+            {"name": number, "value": value, "error": errors.get(number)}
+            for number, value in task["metrics"].items()
+        ]
+        _put(side, "metric", _metrics(numbers), f"{task['key']} ")
+    return side
+
+
+def _put_stage(side: ComparedSide, stage: Stage, prefix: str = "") -> None:
+    source = stage.source
+    _put(side, "metric", _metrics(stage.metrics), prefix)
+    _put(side, "parameter", stage.parameters, prefix)
+    if source is not None:
+        _put(side, "script", source.scripts)
+        _put(side, "input", _digests(source.inputs))
+    _put(side, "measure", _measures(stage), prefix)
+    _put(side, "output", _digests(stage.results))
 
 
 def side_of_attempt(
@@ -62,19 +139,19 @@ def side_of_attempt(
     for event, state in steps:
         if event.data.get("stage") != stage:
             continue
+        found = next((one for one in state.stages[stage].attempts if one.id == attempt), None)
+        if found is None:
+            continue
         if event.type == "attempt.started" and event.data.get("attempt") == attempt:
             side = ComparedSide(name)
             _put(side, "parameter", state.stages[stage].parameters)
-            _put(side, "script", event.data.get("scripts", {}))
-            _put(side, "environment", _environment(event.data.get("environment")))
-        if side is None:
-            continue
-        _put(side, "measure", _ended(state.stages[stage], attempt))
-        newest = state.stages[stage].source
-        ended = event.data.get("attempt") or (newest.id if newest is not None else None)
-        if event.type == "stage.completed" and ended == attempt:
-            outputs = event.data.get("outputs", [])
-            _put(side, "output", {one["path"]: one["sha256"] for one in outputs})
+            _put(side, "script", found.scripts)
+            _put(side, "input", _digests(found.inputs))
+            _put(side, "environment", _environment(found.environment))
+        if side is not None:
+            _put(side, "measure", _ended(found))
+            _put(side, "metric", _metrics(found.metrics))
+            _put(side, "output", _digests(found.results))
     return side
 
 
@@ -82,10 +159,19 @@ def _put(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = 
     side.values.update({(kind, f"{prefix}{name}"): value for name, value in found.items()})
 
 
+def _digests(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {one["path"]: one["sha256"] for one in files}
+
+
+def _metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    names = ("value", "error", "unit")
+    return {one["name"]: {name: one.get(name) for name in names} for one in numbers}
+
+
 def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:
     if found is None:
         return {}
-    return {**variables_of(found), "all variables": f"SHA-256 {found['sha256'][:12]}"}
+    return {**variables_of(found), "all variables": f"SHA-256 {found['sha256'][:_DIGEST]}"}
 
 
 def _measures(stage: Stage) -> dict[str, Any]:
@@ -94,12 +180,9 @@ def _measures(stage: Stage) -> dict[str, Any]:
     return {**told, "seconds": _took(newest)} if newest is not None else told
 
 
-def _ended(stage: Stage, attempt: str) -> dict[str, Any]:
-    found = next((one for one in stage.attempts if one.id == attempt), None)
-    if found is None:
-        return {}
-    told = {"outcome": found.outcome or "under way", "exit code": found.exit_code,
-            "host": found.host, "seconds": _took(found)}  # fmt: skip
+def _ended(attempt: Attempt) -> dict[str, Any]:
+    told = {"outcome": attempt.outcome or "under way", "exit code": attempt.exit_code,
+            "host": attempt.host, "seconds": _took(attempt)}  # fmt: skip
     return {name: value for name, value in told.items() if value is not None}
 
 

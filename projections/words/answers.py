@@ -115,15 +115,18 @@ def _plain(value: float) -> str:
 def _compared(number: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     known, error = reference["value"], reference.get("error")
     source = f", {reference['source']}" if reference.get("source") else ""
-    apart = distance(number["value"], number.get("error"), known, error)
+    apart = _distance(number["value"], number.get("error"), known, error)
     return f"{apart} from {with_error(known, error)}{source}"
 
 
-def distance(value: float, error: float | None, other: float, of_other: float | None) -> str:
-    """Return how far two numbers are apart: in σ where an error is known, else in per cent."""
-    sigma = hypot(error or 0.0, of_other or 0.0)
-    if sigma > 0:
-        return f"{abs(value - other) / sigma:.1f} σ"
-    if other == 0:
-        return f"{value - other:+.3g}"
-    return f"{(value - other) / abs(other):+.2%}".replace("%", " %")
+def _distance(value: float, error: float | None, other: float, of_other: float | None) -> str:
+    apart, sigma = value - other, hypot(error or 0.0, of_other or 0.0)
+    relative = apart / abs(other) if other else None
+    return told_distance(apart, relative, abs(apart) / sigma if sigma > 0 else None)
+
+
+def told_distance(apart: float, relative: float | None, sigma: float | None) -> str:
+    """Return how far two numbers are apart: in σ if an error is known, else in per cent."""
+    if sigma is not None:
+        return f"{sigma:.1f} σ"
+    return f"{apart:+.3g}" if relative is None else f"{relative:+.2%}".replace("%", " %")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cli.support import Place, call, write_plan
+from tests.sweeps.support import begun, sweep
 
 STAGE = {
     "id": "stage-1",
@@ -44,7 +48,7 @@ def test_two_attempts_stand_beside_each_other_with_what_they_ran_with(tmp_path: 
     every = {row["name"] for row in place.done("compare", one, two, "--all")["rows"]}
     assert {"command", "outcome", "seconds"} <= every
     table = place.call("compare", one, two).out
-    assert "SAME" in table
+    assert "DIFFERENCE" in table
     rows = list(csv.DictReader(io.StringIO(place.call("-o", "csv", "compare", one, two).out)))
     assert next(row for row in rows if row["name"] == "seed")[two] == "2"
 
@@ -70,3 +74,95 @@ def test_what_is_no_side_is_told(tmp_path: Path) -> None:
     missing = place.call("compare", "1", "stage-1/att-0009")
     assert (missing.code, "att-0002" in missing.err) == (3, True)
     assert place.call("compare", "1", "never").code == 2
+
+
+def _fitted(folder: Path, *, git: bool = False) -> Place:
+    """Return a workflow whose fit was computed twice, by another script the second time."""
+    root = folder / "root"
+    root.mkdir(parents=True)
+    stage = {
+        "id": "stage-1",
+        "name": "Fit",
+        "inputs": ["fit.py"],
+        "outputs": ["stage-1/fit.json"],
+        "parameters": {
+            "command": "python3 ../fit.py > fit.json",
+            "metrics": {"T_c": {"at": "fit.json#/tc", "error": "#/error", "unit": "J"}},
+        },
+    }
+    script = "import json\nprint(json.dumps({'tc': 2.2612, 'error': 0.01}))\n"
+    (root / "fit.py").write_text(script)
+    plan = {"workflow_id": "fits", "stages": [stage]}
+    place = Place(root)
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+    place.done("run")
+    if git:
+        for line in ("init -q", "add fit.py", "-c user.name=a -c user.email=a@b commit -qm one"):
+            subprocess.run(["git", *line.split()], cwd=root, check=True)
+    (root / "fit.py").write_text(script.replace("2.2612", "2.2723"))
+    place.done("rerun", "stage-1", "--reason", "another script")
+    place.done("run")
+    return place
+
+
+ONE, TWO = "stage-1/att-0001", "stage-1/att-0002"
+
+
+def test_numbers_differ_by_so_many_standard_errors(tmp_path: Path) -> None:
+    """A stage alone is compared over its attempts; the script that changed is named."""
+    place = _fitted(tmp_path)
+    text = place.call("compare", "stage-1").out
+    assert "2.261 ± 0.010 J" in text
+    assert "+0.0111 (0.8 σ)" in text
+    found = {(row["kind"], row["name"]): row for row in place.done("compare", ONE, TWO)["rows"]}
+    assert found["metric", "T_c"]["difference"][TWO]["sigma"] == pytest.approx(0.785, abs=1e-3)
+    assert found["script", "fit.py"]["same"] is False
+    table = csv.DictReader(io.StringIO(place.call("-o", "csv", "compare", ONE, TWO).out))
+    rows = {(row["kind"], row["name"]): row for row in table}
+    assert float(rows["metric", "T_c"][TWO]) == 2.2723
+    assert float(rows["error", "T_c"][TWO]) == 0.01
+
+
+def test_runs_are_a_table_that_sorts(tmp_path: Path) -> None:
+    """A line a run, numbers first; an unknown column is named with those there are."""
+    place = _fitted(tmp_path)
+    lines = place.call("compare", "stage-1", "--runs", "--sort", "-T_c").out.splitlines()
+    assert lines[0].split()[:2] == ["SIDE", "T_c"]
+    assert [line.split()[0] for line in lines[1:]] == [TWO, ONE]
+    found = place.done("compare", "stage-1", "--runs", "--sort", "T_c")
+    assert [one["T_c"] for one in found] == [2.2612, 2.2723]
+    wrong = place.json("compare", "stage-1", "--runs", "--sort", "nu")
+    assert (wrong.code, "side, T_c" in wrong.error["message"]) == (2, True)
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_the_text_of_a_script_is_compared_as_far_as_it_is_kept(tmp_path: Path, git: bool) -> None:
+    """From the root or from its git history; a digest alone is told."""
+    place = _fitted(tmp_path, git=git)
+    answer = place.json("compare", ONE, TWO, "--text", "fit.py")
+    if not git:
+        assert (answer.code, ONE in answer.error["message"]) == (3, True)
+        return
+    assert "-print(json.dumps({'tc': 2.2612, 'error': 0.01}))" in answer.data["lines"]
+    assert place.json("compare", ONE, TWO, "--text", "other.py").code == 3
+
+
+def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path) -> None:
+    """A copy has the same number."""
+    place = _fitted(tmp_path)
+    other = tmp_path / "copy"
+    shutil.copytree(place.path, other)
+    found = call("-o", "json", "compare", f"{place.path}/stage-1", f"{other}/stage-1").data["rows"]
+    (number,) = [row for row in found if row["kind"] == "metric"]
+    assert (number["name"], number["same"]) == ("T_c", True)
+
+
+def test_tasks_of_two_sweeps_are_compared_by_their_keys(tmp_path: Path) -> None:
+    """Each number of each task."""
+    grid = {"grid": {"T": [1, 2]}}
+    like = sweep(tmp_path / "trace", grid, metrics={"energy": "e.json#/e"})
+    other = {**like, "id": "stage-2", "outputs": ["stage-2/tasks.csv"]}
+    place = begun(tmp_path, like, other)
+    place.done("run")
+    found = place.done("compare", "stage-1", "stage-2")["rows"]
+    assert [row["name"] for row in found if row["kind"] == "metric"] == ["T=1 energy", "T=2 energy"]
