@@ -22,6 +22,7 @@ from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as Known
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.sweeps.definition import is_sweep, sweep_of
+from lifecycle.words.metrics import metrics_of
 from projections.words.answers import told_all
 from projections.words.text import age, utc_seconds
 from service.errors import InvalidOption, NotFound
@@ -71,11 +72,16 @@ def metrics(
     context: typer.Context,
     stage: Text = argument("[STAGE]", "The stage; else each that is done."),
     where: Where = None,
+    plot: Text = option("NAME", "Draw this number over the points, or over the attempts."),
+    over: Text = option("VALUE", "With --plot: over this value of the points."),
 ) -> None:
     """The numbers that stages and their tasks are asked for by parameters.metrics, as a table."""
     with reading(context) as workflow:
         state = workflow.state()
         known = state.stage(stage) if stage is not None else None
+        if plot is not None or over is not None:
+            _plot(workflow, known, plot, over, where or [])
+            return
         if known is not None and known.parameters.get("metrics") is None:
             raise NotFound(f"{stage} names no numbers; expected parameters.metrics", stage=stage)
         if known is not None and (where or is_sweep(known.parameters)):
@@ -98,6 +104,34 @@ def metrics(
             lambda: _table(workflow, rows) if rows else "no number is recorded yet",
             state=state,
         )
+
+
+def _plot(
+    workflow: Reading,
+    stage: Known | None,
+    name: str | None,
+    over: str | None,
+    conditions: Sequence[str],
+) -> None:
+    """Print a plot of a number of one stage."""
+    from projections.drawing.plots import in_braille, plot_of_attempts, plot_of_tasks
+
+    if stage is None or name is None:
+        raise InvalidOption("expected a stage and --plot NAME: `wfctl metrics stage-2 --plot tc`")
+    numbers = list(metrics_of(stage.parameters))
+    if name not in numbers:
+        known = ", ".join(numbers) or "none"
+        raise NotFound(f"{stage.id} names no number {name!r}; it has {known}", stage=stage.id)
+    if is_sweep(stage.parameters):
+        _, rows = _chosen(workflow, stage.id, [*conditions, "state=done"])
+        found = plot_of_tasks(rows, name, over)
+    else:
+        found = plot_of_attempts(stage.attempts, name)
+    if found is None:
+        among = f" with different numbers as {over}" if over else ""
+        raise NotFound(f"{stage.id} has no two values of {name}{among} to be drawn", stage=stage.id)
+    drawn = found
+    workflow.output.result(drawn.to_dict(), lambda: "\n".join(in_braille(drawn)))
 
 
 def _chosen(

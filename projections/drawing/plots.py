@@ -1,0 +1,232 @@
+"""Small plots of numbers: over the points of a sweep, over attempts; as SVG and in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import ceil, floor, isfinite, log10, sqrt
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from lifecycle.words.metrics import is_number
+from projections.drawing import svg
+from projections.drawing.svg import element, text
+
+#: Lines of a plot; what has more values than this is averaged over.
+_LINES = 6
+_COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
+#: Pixels of the drawing, and of its margins.
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 16, 40
+_STYLE = (
+    ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
+    ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
+)
+
+
+class PlotPoint(NamedTuple):
+    """A place of a plot; ``error`` is the standard error of ``y``, None if it is not known."""
+
+    x: float
+    y: float
+    error: float | None = None
+
+
+class Plot(NamedTuple):
+    """What is drawn: names of both axes, and the points of each line by its name, by ``x``."""
+
+    over: str
+    of: str
+    lines: dict[str, list[PlotPoint]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        lines = {name: [one._asdict() for one in points] for name, points in self.lines.items()}
+        return {"over": self.over, "metric": self.of, "lines": lines}
+
+
+def plot_of_tasks(
+    rows: Sequence[Mapping[str, Any]], metric: str, over: str | None = None
+) -> Plot | None:
+    """Return the plot of a number over a value of the points, a line for each of another value.
+
+    ``rows`` are those of the table of tasks. ``over`` is by itself the number that takes the most
+    values. What else differs (seeds) is averaged; the error is then that of the mean. None if no
+    two points differ in a number.
+    """
+    having = [row for row in rows if is_number(row["metrics"].get(metric))]
+    values = {
+        name: {str(row["values"].get(name)) for row in having}
+        for name in dict.fromkeys(name for row in having for name in row["values"])
+    }
+    numeric = [name for name in values if all(is_number(row["values"].get(name)) for row in having)]
+    if over is None:
+        # Seeds tell nothing by themselves: nothing is drawn over them if there is anything else.
+        over = max(numeric, key=lambda name: (not _is_seed(name), len(values[name])), default="")
+    if over not in numeric or len(values[over]) < 2:
+        return None
+    few = {name: len(found) for name, found in values.items() if 2 <= len(found) <= _LINES}
+    rest = [name for name in few if name != over and not _is_seed(name)]
+    by = min(rest, key=few.__getitem__, default=None)
+    groups: dict[str, dict[float, list[Mapping[str, Any]]]] = {}
+    for row in having:
+        line = f"{by} = {row['values'].get(by)}" if by is not None else ""
+        groups.setdefault(line, {}).setdefault(row["values"][over], []).append(row)
+    lines = {
+        name: [_mean(x, found, metric) for x, found in sorted(places.items())]
+        for name, places in sorted(groups.items(), key=lambda one: _natural(one[0]))
+    }
+    return Plot(over, metric, lines)
+
+
+def _is_seed(name: str) -> bool:
+    return "seed" in name.lower()
+
+
+def _natural(name: str) -> tuple[float, str]:
+    _, _, value = name.rpartition(" = ")
+    try:
+        return float(value), name
+    except ValueError:
+        return 0.0, name
+
+
+def _mean(x: float, rows: Sequence[Mapping[str, Any]], metric: str) -> PlotPoint:
+    values = [float(row["metrics"][metric]) for row in rows]
+    if len(values) > 1:
+        return PlotPoint(x, fmean(values), stdev(values) / sqrt(len(values)))
+    return PlotPoint(x, values[0], rows[0].get("errors", {}).get(metric))
+
+
+def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
+    """Return the plot of a number over the attempts that have it; None of fewer than two."""
+    found = [
+        PlotPoint(float(place), number["value"], number.get("error"))
+        for place, attempt in enumerate(attempts, 1)
+        for number in attempt.metrics
+        if number["name"] == metric
+    ]
+    return Plot("attempt", metric, {"": found}) if len(found) > 1 else None
+
+
+class _Frame(NamedTuple):
+    """The ends of both axes."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def share(self, point: PlotPoint) -> tuple[float, float]:
+        """Return how far a point lies from the left and from below, from 0 to 1."""
+        across = (point.x - self.left) / (self.right - self.left)
+        return across, (point.y - self.low) / (self.high - self.low)
+
+
+def _frame(plot: Plot) -> _Frame:
+    every = [one for points in plot.lines.values() for one in points]
+    reach = [one.error if one.error and isfinite(one.error) else 0.0 for one in every]
+    low = min(one.y - error for one, error in zip(every, reach, strict=True))
+    high = max(one.y + error for one, error in zip(every, reach, strict=True))
+    xs = [one.x for one in every]
+    return _Frame(*_apart(min(xs), max(xs)), *_apart(low, high))
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    if high > low:
+        return low, high
+    margin = abs(low) / 2 or 1.0
+    return low - margin, high + margin
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return two to six round numbers between the ends."""
+    step = 10.0 ** floor(log10((high - low) / 2))
+    for times in (5, 2.5, 2, 1):
+        if (high - low) / (step * times) >= 2:
+            step *= times
+            break
+    return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def drawing(plot: Plot) -> str:
+    """Return the plot as an ``svg`` element that needs nothing else."""
+    frame = _frame(plot)
+    parts = [*_axes(plot, frame)]
+    for place, (name, points) in enumerate(plot.lines.items()):
+        parts += _line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
+    return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.of} over {plot.over}", parts)
+
+
+def _place(frame: _Frame, x: float, y: float) -> tuple[float, float]:
+    across, up = frame.share(PlotPoint(x, y))
+    width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    return _LEFT + across * width, _TOP + (1 - up) * height
+
+
+def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    for y in _ticks(frame.low, frame.high):
+        _, at = _place(frame, frame.left, y)
+        yield element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
+        yield text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
+    for x in _ticks(frame.left, frame.right):
+        at, _ = _place(frame, x, frame.low)
+        yield element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")
+        yield text(f"{x:.5g}", x=at, y=bottom + 17, text_anchor="middle")
+    yield element("path", d=f"M{_LEFT} {_TOP}V{bottom}H{right}", class_="axis")
+    yield text(svg.shortened(plot.over, 40), x=(_LEFT + right) / 2, y=_HEIGHT - 6,
+               text_anchor="middle")  # fmt: skip
+    yield text(svg.shortened(plot.of, 30), x=4, y=12)
+
+
+def _line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
+    places = [_place(frame, one.x, one.y) for one in points]
+    path = " ".join(f"{svg.number(x)},{svg.number(y)}" for x, y in places)
+    yield element("polyline", points=path, fill="none", stroke=colour, stroke_width=1.5)
+    for one, (x, y) in zip(points, places, strict=True):
+        if one.error and isfinite(one.error):
+            above, below = (_place(frame, one.x, one.y + s * one.error)[1] for s in (1, -1))
+            yield element("line", x1=x, x2=x, y1=above, y2=below, stroke=colour)
+        tip = svg.title(f"{one.x:.6g}: {one.y:.6g}")
+        yield element("circle", tip, cx=x, cy=y, r=2.5, fill=colour)
+    if name:
+        x, y = places[-1]
+        yield text(svg.shortened(name, 10), x=x + 6, y=y + 4, style=f"fill:{colour}")
+
+
+#: Dots of a letter of Braille: by column and row from above → its bit.
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+
+
+def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
+    """Return the plot in lines of a terminal, ``width`` and ``height`` of the canvas in letters."""
+    frame = _frame(plot)
+    canvas = [[0] * width for _ in range(height)]
+    for points in plot.lines.values():
+        for x, y in _dots(frame, points, width * 2 - 1, height * 4 - 1):
+            canvas[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
+    labels = [f"{frame.high:.5g}", *[""] * (height - 2), f"{frame.low:.5g}"]
+    wide = max(map(len, labels))
+    lines = [
+        f"{label:>{wide}} │{''.join(chr(0x2800 + one) if one else ' ' for one in row)}".rstrip()
+        for label, row in zip(labels, canvas, strict=True)
+    ]
+    left, right = f"{frame.left:.5g}", f"{frame.right:.5g}"
+    ends = f"{left}{plot.over:^{max(width - len(left) - len(right), 0)}}{right}"
+    named = [f"{' ' * wide}  lines: {', '.join(plot.lines)}"] if len(plot.lines) > 1 else []
+    head = f"{plot.of}"
+    return [head, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
+
+
+def _dots(
+    frame: _Frame, points: Sequence[PlotPoint], right: int, bottom: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the dots of a line, from each point straight to the next."""
+    places = [
+        (round(across * right), round((1 - up) * bottom)) for across, up in map(frame.share, points)
+    ]
+    yield from places
+    for (x, y), (to_x, to_y) in pairwise(places):
+        steps = max(abs(to_x - x), abs(to_y - y))
+        for step in range(1, steps):
+            yield round(x + (to_x - x) * step / steps), round(y + (to_y - y) * step / steps)
