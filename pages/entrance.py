@@ -96,6 +96,28 @@ def peer_is_own(connection: socket.socket) -> bool:
     return user in (0, os.geteuid())
 
 
+def owner_of(connection: socket.socket) -> int | None:
+    """Return the login at the other end of a connection over loopback; None if nobody tells.
+
+    By the kernel's table of sockets, as proc(5) has it: both addresses, and the user behind them.
+    """
+    try:
+        here, there = (_in_table(one()) for one in (connection.getsockname, connection.getpeername))
+        with Path("/proc/net/tcp").open(encoding="ascii") as table:
+            for words in map(str.split, table):
+                if words[1:3] == [there, here]:
+                    return int(words[7])
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _in_table(address: tuple[str, int]) -> str:
+    host, port = address
+    (number,) = struct.unpack("=I", socket.inet_aton(host))
+    return f"{number:08X}:{port:04X}"
+
+
 def is_host_known(host: str | None) -> bool:
     """Whether a request names this machine as a browser here, or at the end of a tunnel, does.
 

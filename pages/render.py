@@ -106,6 +106,21 @@ def parsed(target: str) -> PageRequest:
     return PageRequest(split.path, parts, {name: found[-1] for name, found in values.items()})
 
 
+#: Bytes of what a task printed that are shown, its last.
+_PRINTED = 64 << 10
+
+
+def tail_of(root: Path, path: str) -> str:
+    """Return the end of a text below the root; nothing of what is not there."""
+    try:
+        with os.fdopen(open_within(root, path), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _PRINTED))
+            return file.read(_PRINTED).decode("utf-8", "replace")
+    except (OSError, OutsideRoot):
+        return ""
+
+
 _TABLES = {".csv": ",", ".tsv": "\t"}
 #: Bytes of a figure that is sent, of text that is shown, and of a file that is digested at a look.
 _LARGEST, _TEXT, _DIGESTED = 32 << 20, 16 << 10, 32 << 20

@@ -5,6 +5,7 @@ Of the standard library: what it is asked is small, and a page costs no more tha
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -76,8 +77,11 @@ class Pages(ThreadingMixIn, HTTPServer):
         self._room = BoundedSemaphore(_AT_ONCE)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
-        """Whether the other end may ask: on a socket of this login, only itself and root."""
-        return self.door is not None or entrance.peer_is_own(request)
+        """Whether the other end may ask: only this login and root."""
+        if self.door is None:
+            return entrance.peer_is_own(request)
+        # Another login could take all the room by connections that ask nothing.
+        return entrance.owner_of(request) in (None, 0, os.geteuid())
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one connection, where there is room for it."""

@@ -18,6 +18,7 @@ from eventstore.chain import START, Link
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.words.account import Seen, waits
+from projections.words.answers import answers
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 
@@ -30,13 +31,18 @@ Opening = Callable[[], AbstractContextManager[WorkflowLog]]
 class Sight:
     """What is seen beside the log, by those who know how to look.
 
-    ``tail`` returns the last lines that a stage's job printed here; ``seen`` what a look at the
-    files found; ``impact`` what the approval of an amendment would bring about, a sentence each.
+    ``tail`` returns the last lines that a stage's newest attempt printed here; ``printed`` those of
+    one that is named, on stdout or, if true, on stderr; ``seen`` what a look at the files found;
+    ``impact`` what the approval of an amendment would bring about, a sentence each; ``counts`` how
+    many tasks of a sweep stand where, ``tasks`` a record of each, as its table has them.
     """
 
     tail: Callable[[Path, WorkflowLog, Workflow, Stage], str]
+    printed: Callable[[Path, WorkflowLog, Workflow, Stage, str, bool], str]
     seen: Callable[[Path, WorkflowLog, Workflow], Seen]
     impact: Callable[[Path, Workflow, Amendment], list[str]]
+    counts: Callable[[Path, Workflow, Stage], dict[str, int] | None]
+    tasks: Callable[[Path, Workflow, Stage], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,7 @@ def record(entry: ServedRoot, state: Workflow | None, note: str | None = None) -
         "entry": entry,
         "state": state,
         "counts": counts,
+        "answers": [str(one) for one in answers(state) if one.number] if state else [],
         "waits": told,
         "failed": failed,
         "note": note,

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
+from lifecycle.fold.evolve import parameters_then
 from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.metrics import metrics_of
 from pages import render
-from pages.render import PageRequest, previews
+from pages.render import PageRequest, previews, tail_of
 from pages.shelf import FoundEvents, ServedRoot, Shelf, holds, newest, quoted, record, written
+from projections.drawing.plots import drawing as plot_drawing
+from projections.drawing.plots import plot_of_attempts, plot_of_tasks
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
-from projections.exports.report import counts
+from projections.exports.report import counts, lasted
 from projections.exports.timeline_svg import drawing as timeline
 from projections.exports.timeline_svg import state_spans
 from projections.files.document_diff import differences
 from projections.files.state_document import document
+from projections.files.summary import figures_of
 from projections.screens.next_actions import Surroundings, next_actions
 from projections.words.account import Seen, account, waits
-from projections.words.came_about import Item
+from projections.words.answers import answers, told_all
+from projections.words.came_about import Item, counts_of
 from projections.words.text import NextAction
 from service.errors import NotFound
 from service.files.surroundings import surroundings
@@ -35,6 +44,8 @@ from service.root.root import Root
 _STAGES, _EVENTS, _LINES, _ATTEMPTS, _DIFFERENCES = 250, 100, 15, 20, 100
 #: Running stages whose lines are shown.
 _TAILS = 8
+#: Tasks of a grid, failed tasks that are listed, plots of a stage.
+_GRID, _FAILED, _PLOTS = 5000, 50, 6
 #: Stages up to which a picture of all of them is drawn.
 _DRAWN = 400
 
@@ -64,6 +75,19 @@ class PageLook:
     def running(self, most: int) -> dict[str, str]:
         """Return by stage the last lines of what runs."""
         return self.shelf.running(self.entry, self.log, self.then, most)
+
+    def counts(self, stage: Stage) -> dict[str, int] | None:
+        """Return how many tasks of a sweep stand where; None if nothing is known of any."""
+        if self.is_now and self.entry.root is not None:
+            return self.shelf.sight.counts(self.entry.root, self.then, stage)
+        seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
+        return counts_of(seen) if seen is not None else None
+
+    def tasks(self, stage: Stage) -> list[dict[str, Any]]:
+        """Return a record of each task of a sweep, nothing of what is not looked at."""
+        if not (self.is_now and self.entry.root is not None and is_sweep(stage.parameters)):
+            return []
+        return self.shelf.sight.tasks(self.entry.root, self.then, stage)
 
     @property
     def common(self) -> dict[str, Any]:
@@ -109,6 +133,10 @@ def workflow(look: PageLook) -> bytes:
         "workflow.html.j2",
         **look.common,
         counts=counts(state),
+        answers=answers(state),
+        figures=figures_of(state),
+        bars=_bars(look),
+        numbers=told_all,
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         next=_next(look),
@@ -119,13 +147,32 @@ def workflow(look: PageLook) -> bytes:
         more=first + _STAGES if first + _STAGES < len(every) else None,
         stale={one.stage for one in stands if one.kind == "stale"},
         budget=budget_of(state),
-        graph=_drawn(graph, state),
+        graph=_drawn(lambda one: graph(one, _places(look)), state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
+        took=_took,
         lines=newest(look.log, state.head + 1, _LINES, lambda _: True).events,
         differences=[]
         if look.is_now
         else differences(document(look.then), document(look.now))[:_DIFFERENCES],
     )
+
+
+def _places(look: PageLook) -> Callable[[str], str]:
+    """Return what gives the address of a stage's page, at the moment that is looked at."""
+    at = look.request.text("at")
+    moment = f"?{urlencode({'at': at})}" if at is not None else ""
+    return lambda id_: f"{look.entry.address}stage/{quote(id_, safe='')}{moment}"
+
+
+def _bars(look: PageLook) -> dict[str, dict[str, int]]:
+    """Return by sweep how many of its tasks stand where."""
+    sweeps = [one for one in look.then.stages.values() if is_sweep(one.parameters)]
+    found = {one.id: look.counts(one) for one in sweeps[:_STAGES]}
+    return {id_: counts for id_, counts in found.items() if counts is not None}
+
+
+def _took(began: str | None, ended: str | None) -> str:
+    return lasted(began, ended) if began and ended else ""
 
 
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
@@ -178,6 +225,7 @@ def stage(look: PageLook) -> bytes:
     source = found.source
     stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
     runs = look.is_now and found.open_attempt is not None
+    tasks = look.tasks(found)
     tails = look.running(len(look.then.stages)) if runs else {}
     return render.page(
         "stage.html.j2",
@@ -186,6 +234,15 @@ def stage(look: PageLook) -> bytes:
         attempts=listed,
         older=len(found.attempts) - len(listed),
         judged=_judgements(look, found, listed),
+        ran_with={one.id: _ran_with(look.now, found, one) for one in listed},
+        numbers=told_all(found, found.metrics),
+        numbers_of=partial(told_all, found),
+        took=_took,
+        bar_of=look.counts(found) if is_sweep(found.parameters) else None,
+        tasks=tasks[:_GRID],
+        more_tasks=len(tasks) - _GRID,
+        failed=[one for one in tasks if one["state"] in ("failed", "lost")][:_FAILED],
+        plots=list(_plots(found, tasks)),
         setters=_setters(look.then, found),
         others=[one for one in stands if not one.person],
         tail=tails.get(found.id, ""),
@@ -195,6 +252,54 @@ def stage(look: PageLook) -> bytes:
         next=[one for one in _next(look) if found.id in str(one).split()],
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
     )
+
+
+def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tuple[Any, Any]]:
+    """Return the parameters that an attempt ran with and that are others now, with those of now."""
+    then, now = parameters_then(state, stage, attempt.plan), stage.parameters
+    names = dict.fromkeys((*then, *now))
+    return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}
+
+
+def _plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a small plot of each number of a stage: over its points, else over its attempts."""
+    done = [one for one in tasks if one["state"] == "done"]
+    for name in list(metrics_of(stage.parameters))[:_PLOTS]:
+        plot = plot_of_tasks(done, name) if done else plot_of_attempts(stage.attempts, name)
+        if plot is not None:
+            yield Markup(shown(plot_drawing(plot)))
+
+
+def task(look: PageLook) -> bytes:
+    """Return the page of a task: what became of it, its numbers, and what it printed."""
+    found = look.then.stage(look.request.parts[3])
+    key = look.request.text("key") or ""
+    one = next((row for row in look.tasks(found) if row["key"] == key), None)
+    if one is None:
+        raise NotFound(f"{found.id} has no task {key!r:.200} to look at; its page lists them")
+    root = look.entry.root
+    names = ("log", "err") if one["folder"] and root is not None else ()
+    printed = {name: tail_of(root, f"{one['folder']}/{name}") for name in names if root is not None}
+    outputs = [{**file, "path": f"{one['folder']}/{file['path']}"} for file in one["outputs"]]
+    return render.page(
+        "task.html.j2", **look.common, stage=found, task=one, printed=printed,
+        left=previews(root, outputs),
+    )  # fmt: skip
+
+
+def printed(look: PageLook) -> bytes:
+    """Return the page of what an attempt printed, ended or not."""
+    found = look.then.stage(look.request.parts[3])
+    id_ = look.request.text("attempt") or ""
+    attempt = next((one for one in found.attempts if one.id == id_), None)
+    if attempt is None or look.entry.root is None:
+        raise NotFound(f"{found.id} has no attempt {id_!r:.80} to look at; its page lists them")
+    sight = look.shelf.sight.printed
+    said = {
+        name: sight(look.entry.root, look.log, look.then, found, id_, name == "stderr")
+        for name in ("stdout", "stderr")
+    }
+    return render.page("printed.html.j2", **look.common, stage=found, attempt=attempt, said=said)
 
 
 #: Looks back for the judgements of a stage, each as far as `newest` goes.
@@ -354,8 +459,11 @@ _PAGES: dict[str, Callable[[PageLook], bytes]] = {
 def page_of(look: PageLook) -> bytes:
     """Return the page that a path below a workflow's own names; raises `NotFound`."""
     parts = look.request.parts[2:]
-    if len(parts) == 2 and parts[0] == "stage":
-        return stage(look)
+    if len(parts) in (2, 3) and parts[0] == "stage":
+        pages = {"": stage, "task": task, "log": printed}
+        named = parts[2] if len(parts) == 3 else ""
+        if named in pages:
+            return pages[named](look)
     if len(parts) == 1 and parts[0] in _PAGES:
         return _PAGES[parts[0]](look)
     raise NotFound(f"no page {look.request.path!r:.200}; the list leads to all there are")

@@ -141,9 +141,10 @@ def _tasks(workflow: Reading, state: Workflow, *, live: bool) -> dict[str, dict[
     stages = [stage for stage in state.stages.values() if is_sweep(stage.parameters)]
     if not stages:
         return {}
-    from cli.commands.tasks import counted
+    from reconciler.sweep.tasks import counts_told
 
-    found = {one.id: counted(workflow, state, one, live=live) for one in stages}
+    root = workflow.root.path
+    found = {one.id: counts_told(root, state, one, live=live) for one in stages}
     return {id_: counts for id_, counts in found.items() if counts is not None}
 
 
@@ -350,6 +351,7 @@ class _Follower:
     """The state and the last lines, kept up to date with the log."""
 
     def __init__(self, workflow: Reading) -> None:
+        self._workflow = workflow
         self._log = workflow.log
         self._state: Workflow = workflow.state()
         self._lines: deque[str] = deque(maxlen=_BACK)
@@ -368,7 +370,8 @@ class _Follower:
             self._drawn = (self._state.head, size[0])
             self._graph = graph(self._state, size[0])
         lines = list(self._lines)
-        return frame(self._state, self._graph, lines, system_clock(), size, scrolled)
+        told = _tasks(self._workflow, self._state, live=True)
+        return frame(self._state, self._graph, lines, system_clock(), size, scrolled, told)
 
     def _read(self, after: int, start: Workflow | None) -> None:
         for event, state in self._log.steps(after, start):

@@ -16,7 +16,7 @@ from cli.frame.options import AsOf, Stage, Text, Texts, argument, option
 from cli.frame.workspace import Reading, engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
-from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.errors import NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as Known
@@ -153,26 +153,6 @@ def _chosen(
         raise InvalidOption(f"--where: {error}") from error
     rows = [row_of(task) for task in found]
     return found, [row for row in rows if table.fits(row, conditions)]
-
-
-def counted(
-    workflow: Reading, state: Workflow, stage: Known, *, live: bool
-) -> dict[str, int] | None:
-    """Return how many tasks of a stage stand where: as the log says, or as the disk shows now.
-
-    None if nothing is known of any. What hinders a look at the disk hinders no answer.
-    """
-    from projections.words.came_about import counts_of
-    from reconciler.errors import ReconcilerError
-    from reconciler.sweep.tasks import counts_of as counts_now
-    from reconciler.sweep.tasks import tasks_of
-
-    if live and stage.open_attempt is not None:
-        with suppress(Refused, ReconcilerError, OSError):
-            return counts_now(tasks_of(workflow.root.path, state, stage))
-    seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
-    again = stage.keep_as is not None and not stage.keeps_tasks
-    return None if seen is None or again else counts_of(seen)
 
 
 def _printed(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from cli.frame.impact import consequences, foreseen
 from eventstore.event import Actor
+from lifecycle.errors import Refused
 from lifecycle.rules.impact import foresee, impact_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from pages.shelf import Sight
@@ -17,6 +19,8 @@ from reconciler.control.job_output import saying
 from reconciler.dpdispatcher.late_runner import late_runner
 from reconciler.errors import ReconcilerError
 from reconciler.files.freshness import look
+from reconciler.sweep.table import row_of
+from reconciler.sweep.tasks import counts_told, tasks_of
 from service.errors import ServiceError
 from service.reading.log import WorkflowLog
 from service.root.disk import system_clock, utc_text
@@ -24,8 +28,8 @@ from service.root.root import Root
 from service.writing.amendments import kept_folders
 from service.writing.workflow_service import Service
 
-#: Lines of a job that are shown, and letters of them.
-_LINES, _LETTERS = 20, 8000
+#: Lines of a job that are shown, and letters of them; lines of a page of its own.
+_LINES, _LETTERS, _MANY = 20, 8000, 400
 #: Who looks; it never acts.
 _LOOKER = Actor("user", "pages")
 
@@ -36,26 +40,52 @@ def _silent(*_: object, **__: object) -> None:
 
 def sight() -> Sight:
     """Return what is looked at with: jobs of this machine, files of the root."""
-    return Sight(_tail, _seen, _impact)
+    return Sight(_tail, _printed, _seen, _impact, counts_told, _tasks)
 
 
 def _tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
     """Return the last lines of a stage's job; of one on another machine what command tells them."""
     attempt = stage.attempt
-    if attempt is None:
-        return ""
+    return "" if attempt is None else _said(root, log, state, stage, attempt.id)
+
+
+def _printed(
+    root: Path, log: WorkflowLog, state: Workflow, stage: Stage, attempt: str, err: bool
+) -> str:
+    return _said(root, log, state, stage, attempt, err=err, lines=_MANY)
+
+
+def _said(
+    root: Path,
+    log: WorkflowLog,
+    state: Workflow,
+    stage: Stage,
+    attempt: str,
+    *,
+    err: bool = False,
+    lines: int = _LINES,
+) -> str:
+    """Return the last lines that an attempt printed."""
     service = Service(Root(root), log, _LOOKER)
     jobs = Jobs(service, late_runner(), _silent, _silent)
     try:
-        with closing(saying(jobs, state, stage, attempt.id, err=False, last=_LINES)) as heard:
+        with closing(saying(jobs, state, stage, attempt, err=err, last=lines)) as heard:
             if heard.is_far:
                 return f"(on another machine: wfctl logs -f {stage.id})"
-            lines: deque[bytes] = deque(maxlen=_LINES)
+            found: deque[bytes] = deque(maxlen=lines)
             for said in heard.new():
-                lines.extend(said.content.splitlines())
+                found.extend(said.content.splitlines())
     except (OSError, ReconcilerError, ServiceError) as error:
         return f"(cannot be read: {error})"
-    return b"\n".join(lines).decode("utf-8", "replace")[-_LETTERS:]
+    return b"\n".join(found).decode("utf-8", "replace")[-_LETTERS * lines // _LINES :]
+
+
+def _tasks(root: Path, state: Workflow, stage: Stage) -> list[dict[str, Any]]:
+    """Return a record of each task, nothing of what cannot be looked at."""
+    try:
+        return [row_of(task) for task in tasks_of(root, state, stage)]
+    except (OSError, Refused, ReconcilerError, ServiceError):
+        return []
 
 
 def _seen(root: Path, log: WorkflowLog, state: Workflow) -> Seen:

@@ -178,6 +178,22 @@ def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {**({"depends_on": needs} if needs or not others else {}), **others}
 
 
+def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
+    """Return the parameters of a stage as they were in a version of the plan."""
+    found = dict(stage.parameters)
+    later = [one for one in state.amendments.values() if (one.version or 0) > plan > 0]
+    for amendment in sorted(later, key=lambda one: one.version or 0, reverse=True):
+        if amendment.status != "approved" or amendment.record is not None:
+            continue
+        changes = amendment.changes if amendment.stage == stage.id else {}
+        if stage.id in amendment.rewired:
+            changes = rewired_fields(amendment.rewired[stage.id])
+        for name, leaf in changes.get("parameters", {}).items():
+            found.pop(name, None)
+            found |= {name: leaf["old"]} if "old" in leaf else {}
+    return found
+
+
 def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
     known = {k: v for k, v in definition.items() if k in STAGE_FIELDS and k != "status"}
     extra = {k: v for k, v in definition.items() if k not in STAGE_FIELDS}
@@ -325,7 +341,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 22
+REDUCER = 23
 
 
 def evolve(

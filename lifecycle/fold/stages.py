@@ -205,7 +205,7 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.outputs, stage.found_outputs = stage.declared_outputs, False
     stage.reused, stage.is_rejudged = None, False
     known: dict[str, Any] = {name: data[name] for name in _BEGUN if name in data}
-    known |= {"basis": basis_of(draft, stage), "event": event.hash}
+    known |= {"basis": basis_of(draft, stage), "event": event.hash, "plan": draft.version}
     stage.attempts.append(Attempt(id=data["attempt"], started_at=event.occurred_at, **known))
     stage.running_process = {
         "tmux_session": data.get("session"),

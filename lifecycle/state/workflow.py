@@ -83,6 +83,8 @@ class Attempt:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     #: Its outputs were verified, and failed by the definition that there still is.
     is_refuted: bool = False
+    #: The version of the plan when it started; 0 if nobody knows.
+    plan: int = 0
     #: The hash of the event that started it; empty if an import brought it.
     event: str = ""
     #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.

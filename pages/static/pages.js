@@ -56,12 +56,20 @@ function replace(fresh) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (!other || other.innerHTML === part.dataset.was) continue;
+    // Who selects a text reads it: it is replaced by the next change.
+    const chosen = getSelection();
+    if (chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode)) continue;
     part.dataset.was = other.innerHTML;
+    const places = scrolled(part);
     const open = new Set([...part.querySelectorAll("details[open][id]")].map((one) => one.id));
     part.replaceChildren(...other.childNodes);
     for (const id of open) {
       const one = document.getElementById(id);
       if (one) one.open = true;
+    }
+    for (const [id, place] of places) {
+      const one = part.querySelector(`[data-scroll="${id}"]`);
+      if (one) { one.scrollTop = place.top; one.scrollLeft = place.left; one.dataset.seen = "yes"; }
     }
   }
   if (focused && document.activeElement.id !== focused) {
@@ -69,6 +77,18 @@ function replace(fresh) {
     if (one) one.focus({ preventScroll: true });
   }
   dress();
+}
+
+// Where somebody scrolled to, of each part that scrolls: its end is left to follow what comes.
+function scrolled(part) {
+  const places = new Map();
+  for (const one of part.querySelectorAll("[data-scroll]")) {
+    const atEnd = one.scrollTop + one.clientHeight >= one.scrollHeight - 4;
+    if (!atEnd || one.scrollLeft) {
+      places.set(one.dataset.scroll, { top: one.scrollTop, left: one.scrollLeft });
+    }
+  }
+  return places;
 }
 
 function dress() {
@@ -86,8 +106,10 @@ function dress() {
     });
     code.after(button);
   }
-  const last = document.querySelectorAll("pre.tail");
-  for (const one of last) one.scrollTop = one.scrollHeight;
+  for (const one of document.querySelectorAll("pre.tail:not([data-seen])")) {
+    one.dataset.seen = "yes";
+    one.scrollTop = one.scrollHeight;
+  }
   age();
 }
 
@@ -97,8 +119,10 @@ function age() {
     if (Number.isNaN(seconds)) continue;
     const minutes = Math.floor(seconds / 60);
     const hours = Math.floor(minutes / 60);
-    one.textContent = hours ? `${hours} h ${minutes % 60} min`
+    const days = Math.floor(hours / 24);
+    const told = days ? `${days} d ${hours % 24} h` : hours ? `${hours} h ${minutes % 60} min`
       : minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+    one.textContent = told + (one.dataset.behind || "");
   }
 }
 

@@ -169,7 +169,9 @@ def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
         _, at = _place(frame, frame.left, y)
         yield element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
         yield text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
-    for x in _ticks(frame.left, frame.right):
+    counted = all(one.x == int(one.x) for points in plot.lines.values() for one in points)
+    ticks = _ticks(frame.left, frame.right)
+    for x in (one for one in ticks if one == int(one) or not counted):
         at, _ = _place(frame, x, frame.low)
         yield element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")
         yield text(f"{x:.5g}", x=at, y=bottom + 17, text_anchor="middle")

@@ -67,8 +67,18 @@ def wrapped(value: str, width: int) -> list[str]:
     return [line for line in (first, shortened(rest, width)) if line]
 
 
-def picture(name: str, style: str, size: tuple[int, int], of: str, parts: Iterable[str]) -> str:
-    """Return the ``svg`` element of a class, on a ground of ``size``, titled with what it is of."""
+def picture(
+    name: str,
+    style: str,
+    size: tuple[int, int],
+    of: str,
+    parts: Iterable[str],
+    role: str = "img",
+) -> str:
+    """Return the ``svg`` element of a class, on a ground of ``size``, titled with what it is of.
+
+    ``role`` is ``group`` of one that holds links.
+    """
     width, height = size
     inner = [
         title(of),
@@ -78,7 +88,7 @@ def picture(name: str, style: str, size: tuple[int, int], of: str, parts: Iterab
     ]
     return element(
         "svg", "\n".join(["", *inner, ""]), xmlns="http://www.w3.org/2000/svg", class_=name,
-        role="img", width=width, height=height, viewBox=f"0 0 {width} {height}",
+        role=role, width=width, height=height, viewBox=f"0 0 {width} {height}",
     )  # fmt: skip
 
 
@@ -149,7 +159,7 @@ def layout(needs: Mapping[str, Sequence[str]]) -> Layout:
     The same graph gives the same places. A dependency on what is not there is left out.
     """
     known = {node: [d for d in deps if d in needs] for node, deps in needs.items()}
-    layers = _layers(known)
+    layers = layers_of(known)
     rows, paths = _rows(known, layers)
     _settle(rows, paths.values())
     width = max((len(row) for row in rows), default=0)
@@ -162,8 +172,8 @@ def layout(needs: Mapping[str, Sequence[str]]) -> Layout:
     return Layout({node: places[node] for node in known}, edges, width, len(rows))
 
 
-def _layers(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the length of the longest way to each node."""
+def layers_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the length of the longest way to each node, in an acyclic graph."""
     found: dict[str, int] = {}
     waiting = list(needs)
     while waiting:

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import stage_number
 from projections.drawing import svg
-from projections.drawing.svg import Point, element, layout, shortened, text, title, wrapped
+from projections.drawing.svg import (
+    Point,
+    element,
+    layers_of,
+    layout,
+    shortened,
+    text,
+    title,
+    wrapped,
+)
 from projections.exports.formats import ExportSource
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
 _MARGIN = 12
-#: Stages with the same neighbours that are drawn one by one; more are one card.
+#: Stages that stand alike which are drawn one by one; more are one card.
 _MOST = 12
+#: Times that kinds are told apart anew, at most.
+_ROUNDS = 50
 #: What a card of many stages is coloured by: what wants a look first.
 _URGENT = (Status.FAILED, Status.RUNNING, Status.POST_PROCESSING, Status.PREPARING,
            Status.INVALIDATED, Status.READY, Status.PENDING, Status.SKIPPED,
@@ -41,13 +52,18 @@ def export(source: ExportSource) -> Iterator[str]:
     return svg.file_of(drawing(source.state()))
 
 
-def drawing(state: Workflow) -> str:
-    """Return the ``svg`` element of a state; stages that stand alike in a wide fan are one card."""
+def drawing(state: Workflow, places_of: Callable[[str], str] | None = None) -> str:
+    """Return the ``svg`` element of a state; stages that stand alike in a wide fan are one card.
+
+    ``places_of`` gives the address that a stage's card leads to.
+    """
     fans = _fans(state)
     first_of = {stage.id: fan[0].id for fan in fans for stage in fan}
     places = layout(
         {
-            fan[0].id: list(dict.fromkeys(first_of.get(one, one) for one in fan[0].depends_on))
+            fan[0].id: list(
+                dict.fromkeys(first_of.get(one, one) for s in fan for one in s.depends_on)
+            )
             for fan in fans
         }
     )
@@ -57,26 +73,69 @@ def drawing(state: Workflow) -> str:
     for fan in fans:
         x, y = places.nodes[fan[0].id]
         corner = _MARGIN + x * (_WIDTH + _ACROSS), _MARGIN + y * (_HEIGHT + _DOWN)
-        parts.append(_card(fan[0], corner) if len(fan) == 1 else _folded(fan, corner))
+        card = _card(fan[0], corner) if len(fan) == 1 else _folded(fan, corner)
+        if places_of is not None and len(fan) == 1:
+            card = element("a", card, href=places_of(fan[0].id))
+        parts.append(card)
     of = f"{len(state.stages)} stages of {state.id}, coloured by status"
-    return svg.picture("wf-graph", _STYLE, (width, height), of, parts)
+    role = "img" if places_of is None else "group"
+    return svg.picture("wf-graph", _STYLE, (width, height), of, parts, role)
 
 
 def _fans(state: Workflow) -> list[list[Stage]]:
-    """Return the stages card by card: alone, or with those of the same neighbours if many."""
-    dependents: dict[str, list[str]] = {id_: [] for id_ in state.stages}
+    """Return the stages card by card: alone, or with those that stand alike if they are many.
+
+    Stages stand alike if their neighbours do: a fan, and the first and the second stages of many
+    chains side by side.
+    """
+    alike: dict[int, list[Stage]] = {}
+    kinds = _kinds(state)
     for stage in state.stages.values():
-        for one in stage.depends_on:
-            dependents.setdefault(one, []).append(stage.id)
-    alike: dict[tuple[tuple[str, ...], ...], list[Stage]] = {}
-    for stage in state.stages.values():
-        key = (tuple(sorted(stage.depends_on)), tuple(sorted(dependents[stage.id])))
-        alike.setdefault(key, []).append(stage)
+        alike.setdefault(kinds[stage.id], []).append(stage)
     found: list[list[Stage]] = []
     for group in alike.values():
         found += [group] if len(group) > _MOST else [[stage] for stage in group]
     order = {id_: place for place, id_ in enumerate(state.stages)}
     return sorted(found, key=lambda fan: order[fan[0].id])
+
+
+def _kinds(state: Workflow) -> dict[str, int]:
+    """Return by stage a number that those share which stand alike.
+
+    At first by the longest ways to its roots and sinks, then by the kinds of its neighbours until
+    nothing is told apart any more. A stage of a kind with few is a kind of its own.
+    """
+    needs = {
+        id_: [one for one in stage.depends_on if one in state.stages]
+        for id_, stage in state.stages.items()
+    }
+    needed: dict[str, list[str]] = {id_: [] for id_ in needs}
+    for id_, found in needs.items():
+        for one in found:
+            needed[one].append(id_)
+    below, above = layers_of(needs), layers_of(needed)
+    kinds = _numbered({id_: (below[id_], above[id_]) for id_ in needs})
+    for _ in range(_ROUNDS):
+        sizes = Counter(kinds.values())
+        keys = {
+            id_: (
+                kinds[id_],
+                frozenset(kinds[one] for one in needs[id_]),
+                frozenset(kinds[one] for one in needed[id_]),
+                id_ if sizes[kinds[id_]] <= _MOST else "",
+            )
+            for id_ in needs
+        }
+        kinds = _numbered(keys)
+        if len(set(kinds.values())) == len(sizes):
+            break
+    return kinds
+
+
+def _numbered(keys: Mapping[str, Hashable]) -> dict[str, int]:
+    """Return the same number for equal keys."""
+    numbers: dict[Hashable, int] = {}
+    return {id_: numbers.setdefault(key, len(numbers)) for id_, key in keys.items()}
 
 
 def _folded(fan: list[Stage], corner: Point) -> str:

@@ -64,11 +64,11 @@ def export(source: ExportSource) -> Iterator[str]:
         next=next_actions(state),
         graph=Markup(graph(state)),  # ours, escaped where it was made
         timeline=Markup(timeline(spans.found)),  # ours, escaped where it was made
-        lasted=_lasted(spans.found.first, spans.found.last),
+        lasted=lasted(spans.found.first, spans.found.last),
         took=lambda attempt: (
-            _lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
+            lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
         ),
-        between=_lasted,
+        between=lasted,
         fields=_fields,
         judgement=facts.judgements.get,
         inputs_of=results.inputs_of,
@@ -119,7 +119,7 @@ def _fields(stage: Stage) -> list[tuple[str, str]]:
     return [(name, value) for name, value in listed.items() if value]
 
 
-def _lasted(start: str, end: str) -> str:
+def lasted(start: str, end: str) -> str:
     """Return the time between two of the log's, in its two largest units."""
     passed = seconds(start, end)
     if passed is None:

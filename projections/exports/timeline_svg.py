@@ -242,6 +242,13 @@ def _drawn(all_: list[Span], chart: _Chart) -> Iterator[Span]:
         yield from sorted(group, key=chart.length, reverse=True)[:_MOST]
 
 
+def _end(found: Spans) -> str:
+    """Return when the last phase ends or mark stands: an event long after them shrinks nothing."""
+    ends = [span.end for span in found.spans]
+    times = [*(end for end in ends if end is not None), *(mark.at for mark in found.marks)]
+    return found.last if None in ends or not times else max(times)
+
+
 class _Chart:
     """From times and stages to places."""
 
@@ -251,7 +258,8 @@ class _Chart:
         self.rows: list[str | None] = [None] if None in whole else []
         self.rows += list(found.names)
         self.begin = datetime.fromisoformat(found.first)
-        self.seconds = max((datetime.fromisoformat(found.last) - self.begin).total_seconds(), 1.0)
+        end = datetime.fromisoformat(_end(found))
+        self.seconds = max((end - self.begin).total_seconds(), 1.0)
 
     def x(self, moment: str) -> float:
         """Return the place of a time of the log."""

@@ -17,6 +17,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
+from projections.words.answers import answers
 from projections.words.came_about import decided, is_taken_over, missing
 
 
@@ -197,6 +198,13 @@ FIGURES = {
 def is_figure(path: str) -> bool:
     """Whether a path is that of a figure, by its suffix."""
     return PurePosixPath(path).suffix.lower() in FIGURES
+
+
+def figures_of(state: Workflow) -> list[str]:
+    """Return the paths of the results that are figures on record."""
+    known = {str(one["path"]) for stage in state.stages.values() for one in stage.results}
+    paths = (one.path for one in answers(state) if one.number is None)
+    return [path for path in paths if path in known and is_figure(path)]
 
 
 @dataclass(frozen=True, slots=True)

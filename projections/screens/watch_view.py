@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rich.text import Text
@@ -13,6 +14,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing.terminal import SIGNS, drawn
 from projections.words.account import waits
+from projections.words.came_about import line_of
 from projections.words.text import marked, seconds
 
 STYLES = {
@@ -62,30 +64,36 @@ def frame(
     now: datetime,
     size: tuple[int, int],
     scrolled: int | None = None,
+    told: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> View:
     """Return what a window of ``size`` (columns, lines) shows.
 
-    ``stages`` are the lines of `graph`; ``log`` holds the newest messages, oldest first.
-    ``scrolled`` is the first line of the stages that is shown where not all fit; None follows
-    what is at work. Equal frames look the same.
+    ``stages`` are the lines of `graph`; ``log`` holds the newest messages, oldest first; ``told``
+    says by stage how many tasks stand where. ``scrolled`` is the first line of the stages that is
+    shown where not all fit; None follows what is at work. Equal frames look the same.
     """
     width, height = size
     status = f"  {state.workflow_status or 'active'}, plan version {state.version}, "
     title = Text(state.id, style="bold").append(f"{status}log version {state.head}", "dim")
     head = [title, _counts(state), Text()]
     stages_ = state.stages.values()
-    running = [_attempt(stage, now) for stage in stages_ if stage.open_attempt is not None]
+    running = [
+        line
+        for stage in stages_
+        if stage.open_attempt is not None
+        for line in _attempt(stage, now, told.get(stage.id))
+    ]
     waiting = [Text(str(wait), "yellow") for wait in waits(state)]
-    told = _section("running", running) + _section("waits for a person", waiting)
+    below = _section("running", running) + _section("waits for a person", waiting)
     logged = [Text(" ".join(line.split())) for line in log]
     bottom = 0
-    if len(head) + len(stages) + len(told) > height:
-        told = _section("running", _few(running)) + _section("waits for a person", _few(waiting))
-        room = max(height - len(head) - len(told) - _SHARE, 3)
+    if len(head) + len(stages) + len(below) > height:
+        below = _section("running", _few(running)) + _section("waits for a person", _few(waiting))
+        room = max(height - len(head) - len(below) - _SHARE, 3)
         bottom = max(len(stages) - room, 0)
         first = _first_at_work(state, stages) if scrolled is None else scrolled
         stages = _window(stages, min(max(first, 0), bottom), room)
-    lines = [*head, *stages, *told]
+    lines = [*head, *stages, *below]
     room = height - len(lines) - 2
     if room > 0:
         lines += _section("log", logged[-room:])
@@ -139,13 +147,15 @@ def _section(title: str, lines: Sequence[Text]) -> list[Text]:
     return [Text(), Text(title, style="bold"), *lines] if lines else []
 
 
-def _attempt(stage: Stage, now: datetime) -> Text:
+def _attempt(stage: Stage, now: datetime, counts: Mapping[str, int] | None) -> Iterator[Text]:
     attempt = stage.attempts[-1]
     line = Text(f"{stage.id} {attempt.id}", style=STYLES[stage.status])
     line.append(f"  {elapsed(attempt.started_at, now)}")
     jobs = f", jobs {', '.join(attempt.job_ids)}" if attempt.job_ids else ""
     verdict = f", {attempt.verdict}" if attempt.verdict else ""
-    return line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
+    yield line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
+    if counts is not None:
+        yield Text(f"  {line_of(counts)}")
 
 
 def elapsed(since: str, now: datetime) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -31,10 +32,11 @@ from lifecycle.sweeps.definition import (
     verdict_of,
 )
 from lifecycle.sweeps.points import Point, UnusableMap, points
+from projections.words.came_about import counts_of as counts_recorded
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
-from reconciler.errors import MissingInput
+from reconciler.errors import MissingInput, ReconcilerError
 from reconciler.files.clearing import LABEL, KeptFolderTaken
 from reconciler.host import small_files as plain
 from reconciler.records import traces
@@ -350,6 +352,21 @@ def _origin(attempt: AttemptPaths) -> str:
 def counts_of(found: Sequence[Task]) -> dict[str, int]:
     """Return how many tasks stand where, by state."""
     return {state: sum(task.state == state for task in found) for state in STATES}
+
+
+def counts_told(
+    root: Path, state: Workflow, stage: Stage, *, live: bool = True
+) -> dict[str, int] | None:
+    """Return how many tasks of a sweep stand where: as the disk shows now, or as the log says.
+
+    None if nothing is known of any. What hinders a look at the disk hinders no answer.
+    """
+    if live and stage.open_attempt is not None:
+        with suppress(Refused, ReconcilerError, OSError):
+            return counts_of(tasks_of(root, state, stage))
+    seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
+    again = stage.keep_as is not None and not stage.keeps_tasks
+    return None if seen is None or again else counts_recorded(seen)
 
 
 def definition_of(stage: Stage) -> str:

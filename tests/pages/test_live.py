@@ -6,7 +6,6 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.cli.support import Place, call, write_plan
 from tests.need import need_programs
+from tests.npm import installed
 from tests.pages.support import PATIENCE, Served, served
 
 #: What a page may take to show what happened, ten times the aim.
@@ -129,9 +129,16 @@ def test_a_person_follows_a_run_through_a_restart_to_its_end(
 
 
 @pytest.mark.long
-def test_everybody_can_use_the_pages(browser: Browser, half_way: Place, tmp_path: Path) -> None:
+def test_everybody_can_use_the_pages(
+    browser: Browser,
+    half_way: Place,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """axe-core finds nothing serious; each page fits, by day and by night, without a script too."""
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+    axe = (installed(tmp_path_factory, "axe", "axe-core") / "axe-core/axe.min.js").read_text(
+        "utf-8"
+    )
     with served(tmp_path, "--root", str(half_way.path)) as pages:
         base = f"http://127.0.0.1:{pages.port}"
         for width, scheme in ((390, "dark"), (1280, "light"), (2560, "dark")):
