@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from projections.screens.next_actions import Surroundings, next_actions
 from projections.words.account import Seen, account, waits
 from projections.words.answers import answers, told_all
 from projections.words.came_about import Item, counts_of
-from projections.words.text import NextAction
+from projections.words.text import NextAction, told_used
 from service.errors import NotFound
 from service.files.surroundings import surroundings
 from service.reading.log import Selection, WorkflowLog
@@ -238,6 +238,7 @@ def stage(look: PageLook) -> bytes:
         numbers=told_all(found, found.metrics),
         numbers_of=partial(told_all, found),
         took=_took,
+        used=told_used,
         bar_of=look.counts(found) if is_sweep(found.parameters) else None,
         tasks=tasks[:_GRID],
         more_tasks=len(tasks) - _GRID,
@@ -283,8 +284,13 @@ def task(look: PageLook) -> bytes:
     outputs = [{**file, "path": f"{one['folder']}/{file['path']}"} for file in one["outputs"]]
     return render.page(
         "task.html.j2", **look.common, stage=found, task=one, printed=printed,
-        left=previews(root, outputs),
+        left=previews(root, outputs), used=_used,
     )  # fmt: skip
+
+
+def _used(task: Mapping[str, Any]) -> str:
+    found = {"cpu_seconds": task["cpu_seconds"], "peak_memory_bytes": task["memory"]}
+    return told_used({name: value for name, value in found.items() if value is not None})
 
 
 def printed(look: PageLook) -> bytes:

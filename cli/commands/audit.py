@@ -21,9 +21,12 @@ from cli.settings import Format
 from cli.terminal.table import TableColumn, present
 from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
+from lifecycle.state.workflow import Workflow
 from projections.words.account import Seen
 from projections.words.came_about import came_about
-from projections.words.text import shown, utc_seconds
+from projections.words.text import shown, told_bytes, utc_seconds
+from reconciler.records.used import NAMES as USED
+from reconciler.records.used import together
 from service.errors import InvalidOption, ServiceError, SqlTooLong
 from service.questions import audit as answers
 from service.questions.audit import drift_records, tampering_records
@@ -44,10 +47,12 @@ def _shown_as(kind: str, value: Any) -> str:
         return utc_seconds(value) or ""
     if kind == "at":
         return (value or "")[:19]
-    if kind != "span":
+    if kind not in ("span", "bytes"):
         return shown(value)
     if value is None:
         return "-"
+    if kind == "bytes":
+        return told_bytes(value)
     hours, rest = divmod(round(value), 3600)
     clock = f"{hours}:{rest // 60:02}:{rest % 60:02}"
     return clock if round(value) >= 60 else f"{value:.3g} s"
@@ -84,14 +89,16 @@ _RETRIES = _columns(
 )
 _ATTEMPTS = _columns(
     *("stage", "attempt", "WHEN=started_at:when", "mode", "outcome", "EXIT=exit_code", "verdict"),
-    *("WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span", "WHY=reason/60"),
+    *("WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span", "CPU=cpu_seconds:span"),
+    *("MEMORY=peak_memory_bytes:bytes", "WHY=reason/60"),
 )
 _QUEUE = _columns(
     *("stage", "attempts", "WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span"),
     "UNKNOWN=open",
 )
 _COSTS = _columns(
-    *("session", "WHEN=started_at:when", "WHO=started_by", "ended", "cost", "completed", "failed")
+    *("session", "WHEN=started_at:when", "WHO=started_by", "ended", "cost", "CPU=cpu_seconds:span"),
+    *("MEMORY=peak_memory_bytes:bytes", "completed", "failed"),
 )
 _TIMES = [
     *_columns("stage", "status", "times", "TIME=seconds:span"),
@@ -152,7 +159,22 @@ def retries(context: typer.Context, stage: OfStage = None, view: AsOf = None) ->
 
 def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Every attempt with its verdict and the evidence for it."""
-    _answered(context, tables.ATTEMPTS, _ATTEMPTS, view, stage=stage)
+    with reading(context) as workflow:
+        names, records = _asked(workflow, tables.ATTEMPTS, view, stage=stage)
+        used = _used_by(workflow.state(view))
+        for record in records:
+            nothing = dict.fromkeys(USED)
+            record.update(used.get((record["stage"], record["attempt"]), nothing))
+        present(workflow.output, records, _ATTEMPTS, [*names, *USED], view)
+
+
+def _used_by(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Return what each attempt used, by its stage and id; None for what nobody told."""
+    return {
+        (stage.id, one.id): {name: one.resources.get(name) for name in USED}
+        for stage in state.stages.values()
+        for one in stage.attempts
+    }
 
 
 def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
@@ -162,7 +184,17 @@ def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> N
 
 def costs(context: typer.Context, view: AsOf = None) -> None:
     """What each session cost, and how it ended."""
-    _answered(context, tables.COSTS, _COSTS, view)
+    with reading(context) as workflow:
+        names, records = _asked(workflow, tables.COSTS, view)
+        _, attempts = _asked(workflow, tables.ATTEMPTS, view, stage=None)
+        used = _used_by(workflow.state(view))
+        for record in records:
+            last = record["last_version"]
+            begun = [one for one in attempts if record["first_version"] <= one["version"] <= last]
+            told = [used.get((one["stage"], one["attempt"]), {}) for one in begun]
+            known = ({n: value for n, value in one.items() if value is not None} for one in told)
+            record.update(dict.fromkeys(USED) | together(known))
+        present(workflow.output, records, _COSTS, [*names, *USED], view)
 
 
 def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:

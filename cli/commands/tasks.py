@@ -24,7 +24,7 @@ from lifecycle.state.workflow import Stage as StageState
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.words.metrics import metrics_of
 from projections.words.answers import told_all
-from projections.words.text import age, utc_seconds
+from projections.words.text import age, told_used, utc_seconds
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _text(
 ) -> str:
     from projections.words.came_about import line_of
 
-    names = ("key", "state", "attempts", "exit_code", "seconds")
+    names = ("key", "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory")
     rows = [
         {**{name: row[name] for name in names}, **row["metrics"]}
         | {"why": row["why"], "folder": row["folder"]}
@@ -399,6 +399,8 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
         yield f"  {one.id}  {one.outcome or 'under way'}"
         yield f"    began {utc_seconds(one.started_at)} ({one.mode}){_ended(one)}"
         yield from _numbers(stage, one)
+        used = told_used(one.resources)
+        yield from [f"    used {used}"] if used else []
         if one.job_ids:
             folder = one.submission.rpartition("/")[0]
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"

@@ -236,6 +236,7 @@ def _launched(draft: Workflow, stage: Stage, event: Event) -> None:
 def _computed(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status = Status.POST_PROCESSING
     stage.attempts[-1].exit_code = event.data["exit_code"]
+    stage.attempts[-1].resources = event.data.get("resources", {})
     _end(stage.attempts[-1], event, "computed")
 
 
@@ -268,6 +269,7 @@ def _failed(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.reused = None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         stage.attempts[-1].exit_code = data.get("exit_code")
+        stage.attempts[-1].resources = data.get("resources") or stage.attempts[-1].resources
         _end(stage.attempts[-1], event, "superseded" if superseded else "failed")
         stage.attempts[-1].stop = superseded or bool(data.get("stop"))
 

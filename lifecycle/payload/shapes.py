@@ -86,11 +86,13 @@ stage.blocked dependency:stage dependency_status:(failed,skipped) stage:stage
 stage.completed attempt:attempt?=null checks:[Check]=[] detail:text?=null evidence:words?=null
   judged_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]=[] rests_on:RestsOn?=null
   stage:stage
-stage.computed attempt:attempt detail:text?=null exit_code:whole facts:{any}={} stage:stage
+stage.computed attempt:attempt detail:text?=null exit_code:whole facts:{any}={} resources:{real}={}
+  stage:stage
 stage.failed attempt:attempt?=null because:text?=null
   category:(input,resource,scheduler,missing_output,software,unknown)?=null checks:[Check]=[]
   error:words exit_code:whole?=null metrics:[MeasuredNumber]=[] output:text?=null
-  outputs:[FileDigest]=[] stage:stage stop:flag=false superseded_by:amendment?=null
+  outputs:[FileDigest]=[] resources:{real}={} stage:stage stop:flag=false
+  superseded_by:amendment?=null
 stage.invalidated amendment:amendment reason:text?=null stage:stage
 stage.launched again:flag=false attempt:attempt boot_id:text?=null dpdispatcher_version:text?=null
   host:text?=null job_boot_id:text?=null job_host:text?=null job_ids:[text]=[]

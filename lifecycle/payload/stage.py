@@ -136,6 +136,8 @@ class StageComputed(AttemptPayload):
     exit_code: Whole
     detail: str | None = None
     facts: Document = {}
+    #: What its jobs used: cpu_seconds, peak_memory_bytes, written_bytes, as far as they told.
+    resources: dict[str, Real] = {}
 
 
 class ClaimOverruled(AttemptPayload):
@@ -227,6 +229,8 @@ class StageFailed(StagePayload):
     stop: bool = False
     outputs: list[FileDigest] = []
     metrics: list[MeasuredNumber] = []
+    #: As in `StageComputed`.
+    resources: dict[str, Real] = {}
     output: str | None = None
 
 

@@ -81,6 +81,8 @@ class Attempt:
     results: list[dict[str, Any]] = field(default_factory=list)
     #: The numbers that were read from its outputs, as `MeasuredNumber` has them.
     metrics: list[dict[str, Any]] = field(default_factory=list)
+    #: What its jobs used, in seconds and bytes, as `StageComputed` has it.
+    resources: dict[str, float] = field(default_factory=dict)
     #: Its outputs were verified, and failed by the definition that there still is.
     is_refuted: bool = False
     #: The version of the plan when it started; 0 if nobody knows.

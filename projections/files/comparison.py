@@ -177,13 +177,19 @@ def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:
 def _measures(stage: Stage) -> dict[str, Any]:
     newest = stage.attempt
     told = {"status": stage.status.value, "attempts": len(stage.attempts)}
-    return {**told, "seconds": _took(newest)} if newest is not None else told
+    if newest is None:
+        return told
+    return {**told, "seconds": _took(newest), **_used(newest)}
 
 
 def _ended(attempt: Attempt) -> dict[str, Any]:
     told = {"outcome": attempt.outcome or "under way", "exit code": attempt.exit_code,
-            "host": attempt.host, "seconds": _took(attempt)}  # fmt: skip
+            "host": attempt.host, "seconds": _took(attempt), **_used(attempt)}  # fmt: skip
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _used(attempt: Attempt) -> dict[str, float]:
+    return {name.replace("_", " "): value for name, value in attempt.resources.items()}
 
 
 def _took(attempt: Attempt) -> float | None:

@@ -13,7 +13,7 @@ from lifecycle.fold.evolve import REDUCER
 #: The reducer whose stored fold is the checkpoint.
 NAME = "history"
 #: Raised with every change of what the rows hold: rows of another format are made anew.
-FORMAT = 3
+FORMAT = 4
 #: Which rows the tables hold: the fold's own version and the rows' format.
 VERSION = REDUCER * 1000 + FORMAT
 

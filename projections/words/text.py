@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -128,13 +128,56 @@ def age(moment: str, now: str) -> int:
     return max(int(passed.total_seconds()), 0)
 
 
+#: Seconds by which two clocks that tell of one thing may differ.
+_PRECISION = 1.0
+
+
 def seconds(start: str | None, end: str | None) -> float | None:
-    """Return the seconds between two times, None if one is unknown or typed another way."""
+    """Return the seconds between two times, None if one is unknown or typed another way.
+
+    An end that lies before the start by no more than two clocks differ is 0. By more a clock was
+    set back in between, and nobody knows how long it took.
+    """
     try:
         found = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
     except (TypeError, ValueError):
         return None
-    return round(found.total_seconds(), 6)
+    return lasting(found.total_seconds())
+
+
+def lasting(span: float) -> float | None:
+    """Return a span of seconds as it is told: never negative, None if it cannot be so."""
+    return None if span < -_PRECISION else round(max(span, 0.0), 6)
+
+
+#: Unit → how many of it a larger one holds, the smallest first.
+_BYTES = (("B", 1024), ("kB", 1024), ("MB", 1024), ("GB", 1024), ("TB", 1 << 62))
+
+
+def told_used(resources: Mapping[str, float]) -> str:
+    """Return what jobs used, in words: ``1.9 s of processors, at most 305 MB of memory``."""
+    told = []
+    if "cpu_seconds" in resources:
+        told.append(f"{told_seconds(resources['cpu_seconds'])} of processors")
+    if "peak_memory_bytes" in resources:
+        told.append(f"at most {told_bytes(resources['peak_memory_bytes'])} of memory")
+    if resources.get("written_bytes"):
+        told.append(f"{told_bytes(resources['written_bytes'])} written")
+    return ", ".join(told)
+
+
+def told_seconds(span: float) -> str:
+    """Return seconds, above two hours in hours."""
+    return f"{span:.1f} s" if span < 7200 else f"{span / 3600:.1f} h"
+
+
+def told_bytes(count: float) -> str:
+    """Return bytes in the largest unit of which there is one."""
+    for unit, times in _BYTES:
+        if count < times:
+            return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
+        count /= times
+    return f"{count:.0f}"
 
 
 def passed(moment: str, now: str) -> float | None:

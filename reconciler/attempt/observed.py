@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.attempt.paths import FAULTS, SIGNALLED, UNTOLD
@@ -36,6 +37,8 @@ class ObservedJob:
     #: Whether it was seen to compute on after its shells were killed, so that nobody was left to
     #: write down how it ended; what it was to bring back tells.
     alone: bool = False
+    #: What its commands used, as `used_in` has it; None if nothing tells.
+    used: Mapping[str, float] | None = None
     #: What the scheduler calls it, or called it last where it had ended it; else None.
     queued: str | None = None
 

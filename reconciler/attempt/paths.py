@@ -65,6 +65,8 @@ class OfJob(StrEnum):
     KILLED = ".killed"
     #: The job's own exit code, with the tag and the time.
     EXIT = ".exit"
+    #: What its commands used; a number follows.
+    USED = ".used"
     #: All its shells are gone and its command is still at work, as the monitor saw.
     ALONE = ".alone"
     #: Processes that a command which ended well has left at work; a number follows.

@@ -33,6 +33,7 @@ from reconciler.control.strangers import (
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.files.leftovers import bring_back, left_by
+from reconciler.records.used import together
 from reconciler.submission.fields import versions
 from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.table import OF_TASKS, Action, Name, Verdict
@@ -229,6 +230,7 @@ def _ends(
 ) -> Iterator[p.StageComputed | p.StageFailed]:
     """Yield the end of an attempt that is over and that no other follows."""
     recorded, found, evidence = stage.attempts[-1], finding.verdict, finding.evidence
+    used = together(job.used for job in evidence.jobs if job.used)
 
     def failed(*circumstances: str) -> p.StageFailed:
         diagnosed = diagnosis(state, stage, attempt, evidence, found.name)
@@ -246,12 +248,13 @@ def _ends(
             exit_code=0,
             detail=f"{recorded.id}: {found.reason}" if of_tasks else f"{recorded.id}, exit 0",
             facts={name: value for name, value in known.items() if value},
+            resources=used,
         )
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
         more = [] if found.name == Name.TASK_FAILED else [found.reason]
         code = next((job.told_code for job in evidence.jobs if job.told_code), None)
-        yield failed(*more).model_copy(update={"exit_code": code})
+        yield failed(*more).model_copy(update={"exit_code": code, "resources": used})
     elif found.action is Action.LOST and not can_recover(stage):
         yield failed(f"lost twice; the last time: {found.reason}")
 

@@ -26,6 +26,7 @@ from reconciler.host import small_files as plain
 from reconciler.host.processes import Tenant, place_of
 from reconciler.host.program import Listed, Queue
 from reconciler.records import traces
+from reconciler.records.used import together, used_in
 
 _HERE = Path(__file__).parent
 #: Seconds for the far side to answer, and for the helper to say so.
@@ -327,6 +328,7 @@ _OF_JOB: Mapping[str, Callable[..., dict[str, Any]]] = {
     "job": _own,
     "job_id": lambda id_: {"id": id_},
     "command_code": lambda code: {"command_code": plain.number(code)},
+    "used": lambda told: {"used": together(map(used_in, _text(told).splitlines())) or None},
     "complete": dict,
     "job_tag_finished": lambda _: {"tag": True},
     "flag_if_job_task_fail": lambda flag: {"failed_flag": flag == "1"},

@@ -69,6 +69,7 @@ job() { # started folder
     [ -z "$code" ] && [ -e "$base.killed" ] && code=137 ended=$(stat -c %.9Y "$base.killed")
     printf 'job\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$(stat -c %.9Y "$1")" \
         "$([ -e "$base.unlocked" ] && echo unknown || held "$base.lock")" "$code" "$ended" "$([ -f "$1/record" ] && text <"$1/record")"
+    [ -z "$code" ] || [ ! -f "$base.exit" ] || printf 'used\t%s\t%s\n' "$name" "$(sed -n '3,$p' "$base.exit" | head -c 4000 | text)"
     [ ! -f "$base.code" ] || printf 'command_code\t%s\t%s\n' "$name" "$(head -c 10 "$base.code" | tr -d '\n\t')"
 }
 

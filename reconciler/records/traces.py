@@ -21,6 +21,7 @@ from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
 from reconciler.host.program import EXCEEDED, TAKEN
+from reconciler.records.used import together, used_in
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
 
@@ -76,8 +77,14 @@ def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Pr
             exit_code=code,
             ended_at=None if code is None else ending.stat().st_mtime_ns,
             command_code=_number_in(place.with_suffix(OfJob.CODE)),
+            used=_used(plain.text(ending)),
         )
         yield job, *_claim(plain.text(place / "record"))
+
+
+def _used(record: str) -> dict[str, float] | None:
+    """Return what a job used, by its own record of its end: the lines behind its code and time."""
+    return together(map(used_in, record.splitlines()[2:])) or None
 
 
 def _number_in(path: Path) -> int | None:

@@ -62,7 +62,8 @@ _ENDED = (
     'for wfctl_task in "$wfctl_job".task.*; do '
     f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
     'wfctl_new=$(mktemp "$wfctl_job.exit.XXXXXXXXXXXX") && '
-    '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; } '
+    '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; '
+    'cat "$wfctl_job".used.* 2> /dev/null || :; } '
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
@@ -78,6 +79,8 @@ _START = (
 _MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
 #: Waits for what a command has left at work.
 AWAITING = Path(__file__).parent / "await.sh"
+#: Tells what a command used.
+USED = Path(__file__).parent / "used.sh"
 #: Says where the job runs and which process it is.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
@@ -314,7 +317,7 @@ def _watched(task: Any) -> Any:
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _new('echo "$wfctl_code"', "$wfctl_job.code")
-        + '; rm -f "$wfctl_own"; exit "$wfctl_code"'
+        + '; rm -f "$wfctl_own"; wfctl_used "$wfctl_job.used.$BASHPID" "$wfctl_code" ""'
     )
     return {**task, "command": told}
 
@@ -339,6 +342,7 @@ def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
         _SIGNALS,
         _CLAIM,
         AWAITING.read_text(encoding="utf-8"),
+        USED.read_text(encoding="utf-8"),
     ]
 
 

@@ -22,7 +22,7 @@ from lifecycle.sweeps.points import Point, spelled
 from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
-from reconciler.submission.build import AWAITING
+from reconciler.submission.build import AWAITING, USED
 from reconciler.submission.fields import PREFIX
 from reconciler.sweep.tasks import (
     JUDGE,
@@ -86,7 +86,7 @@ def assigned(
     files = {
         "command.sh": f"{command}\n",
         "outputs": "".join(f"{path}\n" for path in what.outputs),
-        "worker.sh": "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)),
+        "worker.sh": "".join(p.read_text(encoding="utf-8") for p in (AWAITING, USED, _WORKER)),
         "list": "".join(lines),
         **({} if what.verify is None else {"verify.sh": f"{what.verify}\n"}),
     }

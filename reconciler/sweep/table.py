@@ -23,7 +23,8 @@ def row_of(task: Task) -> dict[str, Any]:
     """Return what the table says of a task, as plain JSON values; times are ISO 8601 in UTC."""
     seconds = None
     if task.started is not None and task.ended is not None:
-        seconds = (task.ended - task.started) / 1e6
+        # A clock that was set back in between tells no time.
+        seconds = (task.ended - task.started) / 1e6 if task.ended >= task.started else None
     return {
         "key": task.point.key,
         "values": dict(task.point.values),
@@ -34,6 +35,8 @@ def row_of(task: Task) -> dict[str, Any]:
         "started_at": _moment(task.started),
         "ended_at": _moment(task.ended),
         "seconds": seconds,
+        "cpu_seconds": task.used.get("cpu_seconds"),
+        "memory": task.used.get("peak_memory_bytes"),
         "folder": task.folder,
         "why": task.why,
         "outputs": [dict(one) for one in task.outputs],
@@ -52,7 +55,7 @@ def _csv_of(stage: Stage, tasks: Sequence[Task]) -> str:
     numbers = list(metrics)
     errors = [name for name, metric in metrics.items() if metric.error]
     values = list(tasks[0].point.values) if tasks else []
-    about = ["state", "attempts", "exit_code", "seconds", "folder"]
+    about = ["state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory", "folder"]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(["key", *values, *about, *numbers, *(f"{name}_error" for name in errors)])
@@ -85,7 +88,12 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 #: Columns of the table that may be asked for, beside the values and the named numbers.
-_ABOUT = ("key", "state", "attempts", "attempt", "exit_code", "seconds", "folder", "why")
+_ABOUT = (
+    *("key", "state", "attempts", "attempt", "exit_code", "seconds", "cpu_seconds", "memory"),
+    *("folder", "why"),
+)
+#: Behind a number: bytes in units of 1024, as ``2G``.
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class UnknownColumn(UnusableMap):
@@ -128,7 +136,8 @@ def _read(text: str, like: Any) -> Any:
         return {"true": True, "false": False}.get(text.lower())
     if isinstance(like, str):
         return text.strip("'\"")
+    times = _UNITS.get(text[-1:].upper(), 1)
     try:
-        return float(text)
+        return float(text[:-1] if times > 1 else text) * times
     except ValueError:
         return None

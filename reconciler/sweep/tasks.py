@@ -40,6 +40,7 @@ from reconciler.errors import MissingInput, ReconcilerError
 from reconciler.files.clearing import LABEL, KeptFolderTaken
 from reconciler.host import small_files as plain
 from reconciler.records import traces
+from reconciler.records.used import used_in
 from service.root.disk import write_whole
 from wording import Worded
 
@@ -206,6 +207,7 @@ class Task:
     outputs: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
+    used: Mapping[str, float] = field(default_factory=dict)
     marked: bool = False
     to_judge: bool = False
 
@@ -436,6 +438,8 @@ def runs_told(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
                     end = {"exit_code": plain.number(code), "ended": _micros(at), "why": why}
                     begun = found.get(int(number)) or _began(at, None)
                     found[int(number)] = begun | {"state": state} | end
+                case ["u", number, told] if number.isdigit() and int(number) in found:
+                    found[int(number)] |= {"used": used_in(told)}
     return found
 
 
@@ -480,7 +484,8 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     if judged:
         return found
     begun = task.begun + (started is not None)
-    return replace(found, begun=begun, started=started, ended=run.get("ended"))
+    used = run.get("used") or {}
+    return replace(found, begun=begun, started=started, ended=run.get("ended"), used=used)
 
 
 def _folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:

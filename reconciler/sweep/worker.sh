@@ -26,6 +26,7 @@ is_alone() { [ ! -e /proc/self/fd/5 ] || read -t 0 -u 5; }
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
 task() ( # number, folder, assignments, where its job keeps its records
     eval "export $3"
+    local began=${EPOCHREALTIME/[.,]/}
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
     if [ "${WFCTL_JUDGE:-}" ]; then # it was computed, and the verdict on it is another now
@@ -41,6 +42,10 @@ task() ( # number, folder, assignments, where its job keeps its records
             wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
     fi
     ended "$1" "$2" "$code"
+    [ -z "${WFCTL_JUDGE:-}" ] || exit 0
+    # To start Python would take longer than many a task.
+    [ "${EPOCHREALTIME/[.,]/}" -gt $((began + 1000000)) ] || wfctl_python=
+    wfctl_used "$journal" 0 "u"$'\t'"$1"$'\t' "$WFCTL_TASKS/claims/$1"
 )
 
 have_come() { # files
