@@ -95,11 +95,11 @@ tools:
 	  echo "make: no tmux, which is optional; jobs run detached by setsid instead" >&2
 
 test-tools:
-	@for tool in git tmux gcc ps openssl ssh-keygen slurmctld slurmd munged sshd chromium ip; do \
+	@for tool in git tmux gcc ps openssl ssh-keygen slurmctld slurmd munged sshd chromium pdftoppm ip; do \
 	  PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || \
 	  echo "make: $$tool is missing; tests that need it are skipped (Debian: apt install git tmux" \
 	    "gcc procps openssl openssh-client slurm-wlm munge openssh-server chromium" \
-	    "iproute2)" >&2; \
+	    "poppler-utils iproute2)" >&2; \
 	done
 
 $(VENV)/.made:

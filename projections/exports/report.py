@@ -20,7 +20,7 @@ from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.drawing import svg
 from projections.exports.formats import ExportSource, Steps, amended_by
 from projections.exports.graph_svg import drawing as graph
-from projections.exports.markup import environment, flat
+from projections.exports.markup import environment
 from projections.exports.timeline_svg import SpanFold
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files import summary as results
@@ -70,9 +70,8 @@ def export(source: ExportSource) -> Iterator[str]:
         ),
         between=lasted,
         fields=_fields,
+        method=results.method_of(state, found),
         judgement=facts.judgements.get,
-        inputs_of=results.inputs_of,
-        ran_on=results.ran_on,
         environment_of=results.environment_of,
     )
 
@@ -115,7 +114,6 @@ def _fields(stage: Stage) -> list[tuple[str, str]]:
         "outputs": "\n".join(stage.outputs),
         "success criteria": stage.success_criteria,
     }
-    listed |= {str(key): flat(value) for key, value in stage.parameters.items()}
     return [(name, value) for name, value in listed.items() if value]
 
 

@@ -6,8 +6,10 @@ found, which nothing of it needs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from posixpath import dirname, relpath
 from typing import Any
 from urllib.parse import quote
 
@@ -15,17 +17,14 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.files.summary import (
     SessionRecord,
     StageResult,
-    StageSummary,
     Summary,
-    commands_of,
     environment_of,
-    inputs_of,
     is_figure,
-    ran_on,
+    method_of,
     summarised,
 )
 from projections.words.account import Seen
-from projections.words.text import seconds, utc_seconds
+from projections.words.text import marked, seconds, utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
 _ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}
@@ -40,6 +39,8 @@ class Told:
     sessions: Sequence[SessionRecord]
     amendments: Sequence[Mapping[str, Any]]
     head: str
+    #: Where the report lies, relative to the root: figures are linked from there.
+    place: str = ""
     #: What a look at the files found; None if nobody looked.
     seen: Seen | None = None
 
@@ -48,7 +49,7 @@ def render(told: Told) -> bytes:
     """Return the report as UTF-8 Markdown."""
     parts = (
         _head(told),
-        _summary(summarised(told.state, told.results, told.seen)),
+        _summary(summarised(told.state, told.results, told.seen), told.place),
         _overview(told.state),
         _method(told),
         *(_stage(told, stage) for stage in told.state.stages.values()),
@@ -77,16 +78,27 @@ def _head(told: Told) -> Iterator[str]:
     )
 
 
-def _summary(found: Summary) -> Iterator[str]:
+def _summary(found: Summary, place: str) -> Iterator[str]:
     yield "## Summary"
     yield ""
+    for answer in found.answers:
+        yield f"**{_line(answer)}**"
+        yield ""
+    for path in found.figures:
+        yield _figure(path, place)
+        yield ""
     yield f"{_line(found.standing)}"
     if found.outcomes:
         yield ""
     for one in found.outcomes:
         said = f": {_line(one.said)}" if one.said else ""
         yield f"- **{_line(one.stage.name)}** ({_line(one.stage.id)}){said} ({_line(one.trust)})"
-        yield from _figures(one)
+        others = (str(output["path"]) for output in one.outputs)
+        yield from (
+            f"  {_figure(path, place)}"
+            for path in others
+            if is_figure(path) and path not in found.figures
+        )
     yield ""
     yield "Look twice:" if found.doubts else "Nothing is stale, changed or undecided in the log."
     yield from (f"- {_line(one)}" for one in found.doubts)
@@ -95,30 +107,39 @@ def _summary(found: Summary) -> Iterator[str]:
     yield from (f"- {_line(one)}" for one in found.decisions)
 
 
-def _figures(one: StageSummary) -> Iterator[str]:
-    """Yield the figures among the outputs, as they lie in the root."""
-    for output in one.outputs:
-        path = str(output["path"])
-        if is_figure(path):
-            yield f"  ![{_line(path)}](</{quote(path)}>)"
+def _figure(path: str, place: str) -> str:
+    """Return a figure among the outputs, by the way that leads there from the report."""
+    way = relpath(path, dirname(place) or ".")
+    return f"![{_line(path)}](<{quote(way)}>)"
 
 
 def _method(told: Told) -> Iterator[str]:
+    """Yield how each stage is computed, uncut: a reader can do it again."""
     yield "## Method"
-    yield ""
-    yield "| stage | command | other parameters | inputs | ran on |"
-    yield "|---|---|---|---|---|"
-    for stage in told.state.stages.values():
-        command, others = commands_of(stage)
-        inputs = ", ".join(f"{_cell(one)}" for one in inputs_of(stage)) or "-"
-        shown = ", ".join(f"{_cell(name)} = {_cell(value)}" for name, value in others) or "-"
-        yield (
-            f"| {_cell(stage.id)} | {_cell(command) or '-'} | {shown} | {inputs} | "
-            f"{_cell(ran_on(stage)) or '-'} |"
-        )
+    for step in method_of(told.state, told.results):
+        yield ""
+        yield f"### {_line(step.stage.id)}: {_line(step.stage.name)}"
+        yield from _block("sh", step.command) if step.command else ("", "Done by somebody.")
+        if step.parameters:
+            yield from _block("json", step.parameters_as_json)
+        yield ""
+        for path, digest in step.files.items():
+            yield f"- {_line(path)}" + (f" `{digest}`" if digest else "")
+        yield f"- ran on: {_line(step.ran_on)}"
+        for name, value in {**step.versions, **step.variables}.items():
+            yield f"- {_line(name)}: {_line(value if isinstance(value, str) else str(value))}"
     for name, value in environment_of(told.sessions):
         yield ""
         yield f"{_line(name)}: {_line(value)}"
+
+
+def _block(kind: str, text: str) -> Iterator[str]:
+    """Yield a text as it is, in a fence that is longer than any in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    yield ""
+    yield f"{fence}{kind}"
+    yield from map(marked, text.splitlines())
+    yield fence
 
 
 def _overview(state: Workflow) -> Iterator[str]:

@@ -19,6 +19,7 @@ from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
 from projections.words.answers import answers
 from projections.words.came_about import decided, is_taken_over, missing
+from projections.words.text import spelled_json
 
 
 @dataclass(slots=True)
@@ -89,6 +90,8 @@ class StageResult:
 
     completed: dict[str, Any] | None = None
     completed_by: str | None = None
+    #: What the newest computation saw of its software, by name.
+    versions: dict[str, Any] = field(default_factory=dict)
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
 
@@ -112,6 +115,10 @@ def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[S
             if event.type == "stage.completed":
                 result = found.setdefault(stage, StageResult())
                 result.completed, result.completed_by = event.data, str(event.actor)
+            elif event.type == "stage.computed":
+                seen = event.data.get("facts", {}).get("environment")
+                versions = seen if isinstance(seen, dict) else {}
+                found.setdefault(stage, StageResult()).versions = versions
             elif event.type in _TROUBLES:
                 _take_in_trouble(found.setdefault(stage, StageResult()), event)
         yield step
@@ -141,35 +148,84 @@ def _take_in_trouble(result: StageResult, event: RecordedEvent) -> None:
     result.troubles.append((event.occurred_at, kind, said))
 
 
-#: Letters of a parameter, inputs of a stage, letters of a digest.
-_LONGEST, _INPUTS, _DIGEST = 80, 20, 12
+@dataclass(frozen=True, slots=True)
+class MethodStep:
+    """How a stage was computed, whole: anyone who reads it can do it again.
+
+    ``files`` are what it read and ran, with their SHA-256; ``versions`` what was seen of the
+    software, ``variables`` what its jobs were given and may be told.
+    """
+
+    stage: Stage
+    command: str
+    parameters: dict[str, Any]
+    files: dict[str, str]
+    ran_on: str
+    versions: dict[str, Any]
+    variables: dict[str, str]
+
+    @property
+    def parameters_as_json(self) -> str:
+        """The parameters as an object with one on each line, in letters that can all be seen."""
+        lines = (
+            f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
+            for name, value in self.parameters.items()
+        )
+        return spelled_json("{\n " + ",\n ".join(lines) + "\n}")
 
 
-def commands_of(stage: Stage) -> tuple[str, list[tuple[str, str]]]:
-    """Return what is run, and the other parameters as they are called: name and value."""
+def method_of(state: Workflow, results: Mapping[str, StageResult]) -> list[MethodStep]:
+    """Return how each stage that was computed, or is to be, is computed."""
+    return [
+        _step(state, stage, results.get(stage.id, StageResult()))
+        for stage in state.stages.values()
+        if stage.status is not Status.SKIPPED
+    ]
+
+
+def _step(state: Workflow, stage: Stage, result: StageResult) -> MethodStep:
     given = {str(name): value for name, value in stage.parameters.items()}
-    command = given.pop("command", "")
-    return _text(command), [(name, _text(value)[:_LONGEST]) for name, value in given.items()]
+    command, source = given.pop("command", ""), stage.source
+    files = dict.fromkeys(stage.inputs, "")
+    if source is not None:
+        files = {str(one["path"]): str(one.get("sha256") or "") for one in source.inputs}
+        files |= source.scripts
+    environment = source.environment if source is not None else None
+    values = (environment or {}).get("values", {})
+    return MethodStep(
+        stage=stage,
+        command=command if isinstance(command, str) else json.dumps(command),
+        parameters=given,
+        files=files,
+        ran_on=_ran_on(state, stage),
+        versions=result.versions,
+        variables={name: values[name] for name in sorted(values) if name not in _OF_LOGIN},
+    )
 
 
-def inputs_of(stage: Stage) -> list[str]:
-    """Return what the attempt behind the outputs read and ran, each with its digest."""
+#: Variables that say nothing of a computation.
+_OF_LOGIN = frozenset(
+    {"HOME", "HISTCONTROL", "LS_COLORS", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"}
+)
+
+
+def _ran_on(state: Workflow, stage: Stage) -> str:
+    """Return profile, scheduler and partition, host, way and version of the launch, if known."""
+    profile = _object(state.profile(stage))
+    batch = profile.get("batch_type") or _object(profile.get("config")).get("batch_type")
+    defaults = _object(profile.get("resource_defaults"))
+    queue = (defaults | _object(stage.parameters.get("resource_overrides"))).get("queue_name")
+    parts = [stage.backend or state.default_backend, batch, f"partition {queue}" if queue else None]
     newest = stage.source
-    if newest is None:
-        return list(stage.inputs)[:_INPUTS]
-    found = {str(one["path"]): str(one.get("sha256") or "") for one in newest.inputs}
-    found |= newest.scripts
-    return [f"{path} ({digest[:_DIGEST]})" for path, digest in list(found.items())[:_INPUTS]]
+    if newest is not None:
+        version = newest.dpdispatcher_version
+        parts += [newest.host, newest.mode, f"DPDispatcher {version}" if version else None]
+    return ", ".join(str(part) for part in parts if part)
 
 
-def ran_on(stage: Stage) -> str:
-    """Return host, way and version of the launch behind the outputs; the unknown left out."""
-    newest = stage.source
-    if newest is None:
-        return ""
-    version = newest.dpdispatcher_version
-    parts = (newest.host, newest.mode, f"DPDispatcher {version}" if version else None)
-    return ", ".join(part for part in parts if part)
+def _object(value: Any) -> dict[str, Any]:
+    """Return an object; nothing of what somebody imported in another form."""
+    return value if isinstance(value, dict) else {}
 
 
 def environment_of(sessions: Sequence[SessionRecord]) -> list[tuple[str, str]]:
@@ -235,6 +291,8 @@ class Summary:
     """The beginning of a report; ``outcomes`` has those first on which no other stage rests."""
 
     asked: str
+    answers: list[str]
+    figures: list[str]
     standing: str
     outcomes: list[StageSummary]
     doubts: list[str]
@@ -261,6 +319,8 @@ def summarised(
     found = account(state, seen)
     return Summary(
         asked=state.purpose or "not said",
+        answers=[str(one) for one in answers(state) if one.number or one.lacking],
+        figures=figures_of(state),
         standing=_standing(state, len(done), gone),
         outcomes=[
             _outcome(stage, results.get(stage.id, StageResult()), gone.get(stage.id, ()))

@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-def report(log: WorkflowLog, seen: Seen | None = None) -> bytes:
+def report(log: WorkflowLog, seen: Seen | None = None, place: str = "") -> bytes:
     """Return the report as the log has it now; raises `NoWorkflow` if nothing was created.
 
     All of it is of one version, whatever others record while it is made. ``seen`` is what a look
-    at the files found.
+    at the files found, ``place`` where it is to lie, relative to the root.
     """
     from projections.files.report import Told, render  # few writes have one to make
     from projections.files.summary import results, sessions
@@ -76,6 +76,7 @@ def report(log: WorkflowLog, seen: Seen | None = None) -> bytes:
             sessions=sessions(log.steps(upto=state.head)),
             amendments=[record.to_dict() for record in records(log, state.head)],
             head=last.hash,
+            place=place,
             seen=seen,
         )
     )
@@ -92,7 +93,7 @@ def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None 
         return
     try:
         with place_within(root.path, path, make=True) as place:
-            write_whole(place, report(log, seen))
+            write_whole(place, report(log, seen, path))
     except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import html5lib
 import pytest
@@ -155,7 +158,88 @@ def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
     assert 'src="data:image/svg+xml;base64,' in text
     assert text.index("Summary</h2>") < text.index("Graph</h2>") < text.index("Log</h2>")
     told = place.call("report", "-").out
-    assert "![stage-1/f.svg](</stage-1/f.svg>)" in told
+    assert "![stage-1/f.svg](<stage-1/f.svg>)" in told
+    (kept,) = (root / "docs/superscientist/reports").glob("*.md")
+    (way,) = re.findall(r"!\[[^]]*\]\(<([^>]+)>\)", kept.read_text())
+    assert (kept.parent / way).resolve() == root / "stage-1" / "f.svg"
     assert told.index("## Summary") < told.index("## Method") < told.index("## stage-1")
     (root / "stage-1" / "f.svg").write_text("<svg/>")
     assert "data:image" not in text_of(place, "report")
+
+
+#: A parameter that no table could hold, and one of several lines.
+LONG, LINES = "x" * 5000, "first ` line\n```\nthird line"
+
+
+def studied(folder: Path, stages: int) -> Place:
+    """Compute a study of so many stages, the last of which has the answer and its figure."""
+    root = folder / "root"
+    root.mkdir()
+    (root / "fit.py").write_text('print(\'{"tc": 2.26, "error": 0.01}\')\n')
+    chain = [
+        {
+            "id": f"stage-{n}",
+            "name": f"Step {n}",
+            "depends_on": [f"stage-{n - 1}"] if n > 1 else [],
+            "inputs": ["fit.py"],
+            "outputs": [f"stage-{n}/fit.json"],
+            "parameters": {
+                "command": "python3 ../fit.py > fit.json",
+                "long": LONG if n == 1 else n,
+                "lines": LINES if n == 1 else "one",
+                "metrics": {"T_c": {"at": "fit.json#/tc", "error": "#/error", "unit": "J"}},
+            },
+        }
+        for n in range(1, stages + 1)
+    ]
+    plan: dict[str, Any] = {
+        "workflow_id": "study",
+        "stages": chain,
+        "results": [f"stage-{stages}.T_c"],
+    }
+    plan |= {"session_config": {"session_budget": 20}}
+    place = Place(root)
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+    place.done("run")
+    return place
+
+
+def test_a_method_is_whole(tmp_path: Path) -> None:
+    """Commands, parameters uncut, files with digests, where it ran: on the page and as Markdown."""
+    place = studied(tmp_path, 1)
+    digest = place.done("show", "stage-1")["attempts"][0]["scripts"]["fit.py"]
+    told = place.call("report", "-").out
+    (block,) = re.findall(r"^(`{3,})json\n(.*?)^\1$", told, re.MULTILINE | re.DOTALL)
+    given = json.loads(block[1])
+    assert (given["long"], given["lines"]) == (LONG, LINES)
+    assert "```sh\npython3 ../fit.py > fit.json\n```" in told
+    page = html5lib.parse(text_of(place, "report"), namespaceHTMLElements=False)
+    (step,) = [one for one in page.iter("section") if one.get("data-method") == "stage-1"]
+    blocks = ["".join(one.itertext()) for one in step.iter("pre")]
+    assert blocks[0] == "python3 ../fit.py > fit.json"
+    assert json.loads(blocks[1]) == given
+    for text in (told, "".join(step.itertext())):
+        assert digest in text
+        assert "DPDispatcher" in text
+        assert "local, Shell" in text
+
+
+@pytest.mark.slow
+def test_a_study_is_printed_on_a_few_pages(browser: Browser, tmp_path: Path) -> None:
+    """Two to four of five stages; the first begins with the answer, and none is empty."""
+    need_programs("pdftotext", "pdftoppm")
+    place = studied(tmp_path, 5)
+    place.done("export", "report", str(tmp_path / "report.html"))
+    page, _ = opened(browser, tmp_path / "report.html", 794, "light")
+    (tmp_path / "report.pdf").write_bytes(page.pdf(format="A4"))
+    page.context.close()
+    for line in (["pdftotext", "report.pdf"], ["pdftoppm", "-r", "20", "report.pdf", "page"]):
+        subprocess.run(line, cwd=tmp_path, check=True)
+    pages = (tmp_path / "report.txt").read_text().split("\f")[:-1]
+    assert 2 <= len(pages) <= 4
+    assert "T_c = 2.260 ± 0.010 J" in pages[0]
+    assert all(len(text.split()) > 20 for text in pages)
+    assert "Evidence of the verdict" not in "".join(pages)
+    pictures = sorted(tmp_path.glob("page-*.ppm"))
+    assert len(pictures) == len(pages)
+    assert all(len(set(one.read_bytes())) > 20 for one in pictures)
