@@ -43,6 +43,8 @@ class Run:
     inputs: list[File] = field(default_factory=list)
     outputs: list[File] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
+    #: Numbers that were read from its outputs, as `MeasuredNumber` has them.
+    metrics: list[dict[str, Any]] = field(default_factory=list)
     completed: bool | None = None
     error: str | None = None
 
@@ -114,6 +116,7 @@ def _ran(runs: dict[str, Run], event: RecordedEvent, state: Workflow) -> Iterato
         return
     elif run is not None and event.type == "stage.completed":
         run.outputs = _files(event.data.get("outputs"))
+        run.metrics = event.data.get("metrics") or []
         del runs[stage]
     elif event.type == "stage.failed":
         error = event.data["error"]

@@ -1,4 +1,4 @@
-"""``ro-crate``: ``ro-crate-metadata.json`` of a Provenance Run Crate 0.5 (RO-Crate 1.1).
+"""``ro-crate``: ``ro-crate-metadata.json`` of a Provenance Run Crate 0.6 (RO-Crate 1.3).
 
 The crate's folder is the one that holds ``workflow-state.json``, which is its main workflow. One
 action an attempt; an amendment is an action too, with the person who decided as its agent. A stage
@@ -21,16 +21,12 @@ from projections.files.state_document import FILE_NAME
 from projections.words.text import quoted, workflow_uri
 
 FILE = "ro-crate-metadata.json"
-#: RO-Crate 1.1 has no word for a digest yet; this is the one of the workflow run crates.
-_CONTEXT = [
-    "https://w3id.org/ro/crate/1.1/context",
-    {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"},
-]
+_CONTEXT = "https://w3id.org/ro/crate/1.3/context"
 _PROFILES = {
-    "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
-    "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate",
-    "https://w3id.org/ro/wfrun/provenance/0.5": "Provenance Run Crate",
-    "https://w3id.org/workflowhub/workflow-ro-crate/1.0": "Workflow RO-Crate",
+    "https://w3id.org/ro/wfrun/process/0.6": "Process Run Crate",
+    "https://w3id.org/ro/wfrun/workflow/0.6": "Workflow Run Crate",
+    "https://w3id.org/ro/wfrun/provenance/0.6": "Provenance Run Crate",
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.1": "Workflow RO-Crate",
 }
 _ENGINE, _RUN, _LANGUAGE = "urn:wfctl:engine", "#workflow-run", "urn:wfctl:staged-workflow"
 _COMPLETED = "http://schema.org/CompletedActionStatus"
@@ -41,6 +37,8 @@ _CHANGES = {
     "rejected": ("RejectAction", _COMPLETED),
     "proposed": ("SuggestAction", None),
 }
+#: The version of a program of which the log holds none.
+_UNKNOWN = "unknown"
 _NO_LICENSE = "No licence was stated; ask the authors."
 
 #: Python's own table, whatever the machine has besides: the same file is called the same anywhere.
@@ -79,7 +77,7 @@ class _Crate:
 
     def entities(self) -> Iterator[Entity]:
         """Yield all entities."""
-        conforms = ["https://w3id.org/ro/crate/1.1", list(_PROFILES)[-1]]
+        conforms = ["https://w3id.org/ro/crate/1.3", list(_PROFILES)[-1]]
         about = {"about": _ref("./"), "conformsTo": list(map(_ref, conforms))}
         yield {"@id": FILE, "@type": "CreativeWork", **about}
         for told in provenance(self._source.steps()):
@@ -121,7 +119,8 @@ class _Crate:
         yield from self._tool(run)
         action, control = f"#run-{quoted(run.id)}", f"#control-{quoted(run.id)}"
         parameters = list(_parameters(run))
-        yield from parameters
+        numbers = list(_numbers(run))
+        yield from (*parameters, *numbers)
         yield from self._agent(run.actor)
         for file in (*run.inputs, *run.outputs):
             yield from self._file(file)
@@ -135,7 +134,7 @@ class _Crate:
             instrument=_ref(self._tool_id(run.stage)),
             **_when(run.start, run.end),
             object=[*map(_content, run.inputs), *(_ref(p["@id"]) for p in parameters)],
-            result=[_content(file) for file in run.outputs],
+            result=[*map(_content, run.outputs), *(_ref(one["@id"]) for one in numbers)],
             actionStatus={None: None, True: _COMPLETED, False: _FAILED}[run.completed],
             error=run.error,
             **_by(run.actor),
@@ -151,7 +150,8 @@ class _Crate:
             self._is_new(step, "steps")
             command = run.parameters.get("command")
             said = f"command: {command}" if isinstance(command, str) else None
-            yield _entity(tool, "SoftwareApplication", run.name, description=said)
+            version = str(run.plan)
+            yield _software(tool, run.name, version, description=said)
             place = self._places.get(run.stage)
             yield _entity(step, "HowToStep", run.name, position=place, workExample=_ref(tool))
 
@@ -186,14 +186,18 @@ class _Crate:
     def _agent(self, actor: Actor | None) -> Iterator[Entity]:
         """Tell of anyone who acted, if nobody did before."""
         if actor is not None and self._is_new(_agent_id(actor)):
-            kind = "Person" if actor.kind == "user" else "SoftwareApplication"
-            yield _entity(_agent_id(actor), kind, str(actor))
+            id_ = _agent_id(actor)
+            if actor.kind == "user":
+                yield _entity(id_, "Person", str(actor))
+            else:
+                url = f"urn:wfctl:{quoted(actor.kind)}:{quoted(actor.name)}"
+                yield _software(id_, str(actor), _UNKNOWN, url=url)
 
     def _whole(self) -> Iterator[Entity]:
         """Yield the workflow, its run, and the engine's part in it if any stage ran."""
         state, controls = self._state, self._listed["controls"]
-        yield _entity(_ENGINE, "SoftwareApplication", "wfctl")
-        yield _entity(_LANGUAGE, "ComputerLanguage", "staged workflow")
+        yield _software(_ENGINE, "wfctl", _UNKNOWN)
+        yield _software(_LANGUAGE, "staged workflow", "1", type_="ComputerLanguage")
         yield _entity(
             FILE_NAME,
             ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
@@ -228,7 +232,8 @@ class _Crate:
         license_ = stated if stated is not None and "://" in stated else "#license"
         yield _entity(license_, "CreativeWork", stated or _NO_LICENSE)
         for id_, name in _PROFILES.items():
-            yield _entity(id_, "CreativeWork", name, version=id_.rpartition("/")[2])
+            kinds = ["CreativeWork", "Profile"]
+            yield _entity(id_, kinds, name, version=id_.rpartition("/")[2])
         yield _entity(
             "./",
             "Dataset",
@@ -247,6 +252,13 @@ def _entity(id_: str, type_: str | list[str], name: str, **more: Any) -> Entity:
     return {"@id": id_, "@type": type_, "name": name, **more}
 
 
+def _software(
+    id_: str, name: str, version: str, *, type_: str = "SoftwareApplication", **more: Any
+) -> Entity:
+    """Return a program or a language, which has to have an address and a version."""
+    return _entity(id_, type_, name, **{"url": id_, "version": version, **more})
+
+
 def _when(start: str | None, end: str | None) -> Entity:
     """Return times with milliseconds and an offset in digits: the form that the profiles want."""
     both = {"startTime": start, "endTime": end}
@@ -263,6 +275,23 @@ def _parameters(run: Run) -> Iterator[Entity]:
         shown = value if isinstance(value, str | int | float) else json.dumps(value, sort_keys=True)
         id_ = f"#parameter-{quoted(run.id)}-{quoted(name)}"
         yield _entity(id_, "PropertyValue", name, value=shown)
+
+
+def _numbers(run: Run) -> Iterator[Entity]:
+    """Yield the numbers that were found, each with its unit, and its error if it has one."""
+    for one in run.metrics:
+        id_ = f"#number-{quoted(run.id)}-{quoted(one['name'])}"
+        task = f" at {one['task']}" if one.get("task") else ""
+        error = one.get("error")
+        about = f"standard error {error!r}; " if error is not None else ""
+        yield _entity(
+            id_,
+            "PropertyValue",
+            f"{one['name']}{task}",
+            value=one["value"],
+            unitText=one.get("unit"),
+            description=f"{about}{one['path']}#{one['pointer']}",
+        )
 
 
 def _agent_id(actor: Actor) -> str:

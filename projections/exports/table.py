@@ -1,7 +1,8 @@
 """``table``: a row for each attempt, for a notebook or a spreadsheet.
 
 The columns are those of `HEAD`, then one for each parameter that an attempt ran with, as
-``parameters.NAME``. Times are as in the log (UTC), ``seconds`` is from the start of an attempt to
+``parameters.NAME``, each number (``metrics.NAME``, ``metrics.NAME.error``) and all that it used
+(``resources.NAME``). Times are as in the log (UTC), ``seconds`` is from the start of an attempt to
 its end, ``verified`` says whether its stage was completed with it.
 """
 
@@ -53,6 +54,10 @@ def _rows(source: ExportSource) -> list[Row]:
             row |= {name: getattr(attempt, name) for name in _OF_ATTEMPT}
             row |= {"stage": stage.id, "name": stage.name, "attempt": attempt.id}
             row["seconds"] = seconds(attempt.started_at, attempt.ended_at)
+            row |= {f"resources.{name}": value for name, value in attempt.resources.items()}
+            for one in attempt.metrics:
+                name, error = f"metrics.{one['name']}", one.get("error")
+                row |= {name: one["value"]} | ({f"{name}.error": error} if error else {})
             row.setdefault("verified", False)
         if event.type == "stage.completed" and stage.attempt is not None:
             outputs = {one["path"]: one["sha256"] for one in event.data.get("outputs") or []}
