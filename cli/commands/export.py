@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -268,7 +269,9 @@ def report(
     with reading(context) as workflow:
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
-        content = made(workflow.log, seen)
+        root = workflow.root.path.resolve()
+        place = root if path == "-" else Path(path).absolute().parent.resolve()
+        content = made(workflow.log, seen, Path(os.path.relpath(place, root)))
         data = {"path": None if path == "-" else path, "text": content.decode()}
         text = content.decode().rstrip("\n")
         if path != "-":

@@ -5,183 +5,19 @@ Facts alone, from the state and the log; the report as Markdown and the one as H
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from eventstore.event import RecordedEvent
-from lifecycle.state.conditions import budget_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
 from projections.words.came_about import decided, is_taken_over, missing
 
-
-@dataclass(slots=True)
-class SessionRecord:
-    """One session. Times are UTC; ``end`` is its reason, ``died`` or ``open``."""
-
-    number: int
-    started_at: str
-    started_by: str
-    driven: bool
-    budget: float
-    environment: dict[str, Any] | None = None
-    ended_at: str | None = None
-    end: str = "open"
-    next: str | None = None
-    cost: float = 0
-    charges: list[dict[str, Any]] = field(default_factory=list)
-    completed: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
-
-def sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
-    """Return every session of a history that wfctl kept, the oldest first."""
-    found: list[SessionRecord] = []
-    for event, state in steps:
-        if event.type == "session.started":
-            if found and found[-1].end == "open":
-                found[-1].end = "died"
-            found.append(_started(event, state))
-        elif found and found[-1].end == "open":
-            _take_in(found[-1], event)
-    return found
-
-
-def _started(event: RecordedEvent, state: Workflow) -> SessionRecord:
-    return SessionRecord(
-        number=event.data["number"],
-        started_at=event.occurred_at,
-        started_by=str(event.actor),
-        driven=event.data.get("driven", False),
-        budget=budget_of(state),
-        environment=event.data.get("environment"),
-    )
-
-
-def _take_in(session: SessionRecord, event: RecordedEvent) -> None:
-    data = event.data
-    match event.type:
-        case "session.ended":
-            session.ended_at, session.end = event.occurred_at, data["reason"]
-            session.next = data.get("next")
-        case "cost.charged":
-            session.cost += data["weight"]
-            session.charges.append({k: data[k] for k in ("stage", "weight", "work_class")})
-        case "stage.completed":
-            session.completed.append(data["stage"])
-        case "stage.failed":
-            session.failed.append(data["stage"])
-
-
-@dataclass(slots=True)
-class StageResult:
-    """What the log says of one stage's work. Each of ``troubles`` has a time, a kind and a text."""
-
-    completed: dict[str, Any] | None = None
-    completed_by: str | None = None
-    troubles: list[tuple[str, str, str]] = field(default_factory=list)
-
-
-def results(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> dict[str, StageResult]:
-    """Return by stage its newest completion, and all that went wrong and was put right."""
-    found: dict[str, StageResult] = {}
-    for _ in gathered(steps, found):
-        pass
-    return found
-
-
-Step = TypeVar("Step", bound=tuple[RecordedEvent, Workflow])
-
-
-def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[Step]:
-    """Yield the steps on, with what they say taken into ``found``: for another reader."""
-    for step in steps:
-        event = step[0]
-        stage = event.data.get("stage")
-        if isinstance(stage, str):
-            if event.type == "stage.completed":
-                result = found.setdefault(stage, StageResult())
-                result.completed, result.completed_by = event.data, str(event.actor)
-            elif event.type in _TROUBLES:
-                _take_in_trouble(found.setdefault(stage, StageResult()), event)
-        yield step
-
-
-#: Type of an event → the kind of the trouble, and what is said of it.
-_TROUBLES = {
-    "stage.failed": ("failed", "{error}"),
-    "stage.retried": ("put right", "retry {retry}: {fix}"),
-    "attempt.started": ("lost", "{recovers} was lost; {attempt} took its place"),
-    "results.adopted": ("adopted", "{paths}, changed by hand: {reason}"),
-    "outputs.reused": (
-        "reused", "outputs of {attempt}, which computed from the same; nothing was run"
-    ),
-    "stage.invalidated": ("invalidated", "{why}"),
-}  # fmt: skip
-
-
-def _take_in_trouble(result: StageResult, event: RecordedEvent) -> None:
-    data = event.data
-    if event.type == "attempt.started" and not data.get("recovers"):
-        return
-    kind, text = _TROUBLES[event.type]
-    paths = ", ".join(one["path"] for one in data.get("outputs") or [])
-    more = {"paths": paths, "why": data.get("reason") or data.get("amendment")}
-    said = text.format_map({**data, **more})
-    result.troubles.append((event.occurred_at, kind, said))
-
-
-#: Letters of a parameter, inputs of a stage, letters of a digest.
-_LONGEST, _INPUTS, _DIGEST = 80, 20, 12
-
-
-def commands_of(stage: Stage) -> tuple[str, list[tuple[str, str]]]:
-    """Return what is run, and the other parameters as they are called: name and value."""
-    given = {str(name): value for name, value in stage.parameters.items()}
-    command = given.pop("command", "")
-    return _text(command), [(name, _text(value)[:_LONGEST]) for name, value in given.items()]
-
-
-def inputs_of(stage: Stage) -> list[str]:
-    """Return what the attempt behind the outputs read and ran, each with its digest."""
-    newest = stage.source
-    if newest is None:
-        return list(stage.inputs)[:_INPUTS]
-    found = {str(one["path"]): str(one.get("sha256") or "") for one in newest.inputs}
-    found |= newest.scripts
-    return [f"{path} ({digest[:_DIGEST]})" for path, digest in list(found.items())[:_INPUTS]]
-
-
-def ran_on(stage: Stage) -> str:
-    """Return host, way and version of the launch behind the outputs; the unknown left out."""
-    newest = stage.source
-    if newest is None:
-        return ""
-    version = newest.dpdispatcher_version
-    parts = (newest.host, newest.mode, f"DPDispatcher {version}" if version else None)
-    return ", ".join(part for part in parts if part)
-
-
-def environment_of(sessions: Sequence[SessionRecord]) -> list[tuple[str, str]]:
-    """Return what the newest session that looked at its surroundings found of them."""
-    for one in reversed(sessions):
-        if one.environment:
-            return [(str(name), _text(value)) for name, value in one.environment.items()]
-    return []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
+if TYPE_CHECKING:
+    from projections.files.facts import StageResult, WorkflowFacts
 
 #: Suffix → type of a figure that browsers draw.
 FIGURES = {
@@ -224,14 +60,17 @@ class StageSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The beginning of a report; ``outcomes`` has those first on which no other stage rests."""
+    """The beginning of a report; ``outcomes`` has those first on which no other stage rests.
 
-    asked: str
+    ``answers`` are the numbers that were asked for, a line each.
+    """
+
     standing: str
     outcomes: list[StageSummary]
     doubts: list[str]
     decisions: list[str]
     waits: bool = False
+    answers: Sequence[str] = ()
 
     @property
     def undecided(self) -> str:
@@ -241,10 +80,9 @@ class Summary:
         return "Nothing was for a person to decide."
 
 
-def summarised(
-    state: Workflow, results: Mapping[str, StageResult], seen: Seen | None = None
-) -> Summary:
-    """Return what the state, the results by stage and a look at the files say."""
+def summarised(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
+    """Return what the facts and a look at the files come to."""
+    state = facts.state
     needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
     last = [stage for stage in done if stage.id not in needed]
@@ -252,14 +90,12 @@ def summarised(
     gone = (seen or Seen()).gone
     found = account(state, seen)
     return Summary(
-        asked=state.purpose or "not said",
         standing=_standing(state, len(done), gone),
         outcomes=[
-            _outcome(stage, results.get(stage.id, StageResult()), gone.get(stage.id, ()))
-            for stage in [*last, *rest]
+            _outcome(stage, facts.result(stage), gone.get(stage.id, ())) for stage in [*last, *rest]
         ],
-        doubts=[*map(str, found), *_doubts(state, results)],
-        decisions=[*_decisions(state), *_judged(state, results)],
+        doubts=[*map(str, found), *_doubts(facts)],
+        decisions=[*_decisions(state), *_judged(facts)],
         waits=any(one.person for one in found),
     )
 
@@ -281,24 +117,25 @@ def _standing(state: Workflow, done: int, gone: Mapping[str, Sequence[str]]) -> 
 
 
 def _outcome(stage: Stage, result: StageResult, gone: Sequence[str]) -> StageSummary:
-    found = result.completed or {}
-    return StageSummary(
+    found = result.completed
+    made = StageSummary(
         stage,
         found.get("evidence") or found.get("detail") or "",
-        found.get("judged_by") or result.completed_by,
-        len([check for check in found.get("checks", []) if check.get("passed", True)]),
-        stage.results or found.get("outputs", []),
+        found.get("judged_by") or found.get("by"),
+        len([check for check in found.get("checks") or [] if check.get("passed", True)]),
+        stage.results or found.get("outputs") or [],
         gone,
     )
+    return replace(made, said="") if made.said == made.trust else made
 
 
-def _doubts(state: Workflow, results: Mapping[str, StageResult]) -> Iterator[str]:
+def _doubts(facts: WorkflowFacts) -> Iterator[str]:
     """Yield why a reader should look twice, beside the account of where the workflow stands."""
-    for id_, result in results.items():
+    for id_, result in facts.results.items():
         for _, kind, text in result.troubles:
             if kind == "adopted":
                 yield f"{id_}: results taken over as they are: {text}"
-    for aside in state.set_aside:
+    for aside in facts.state.set_aside:
         yield f"version {aside['version']} of the log is ignored: {aside['why']}"
 
 
@@ -310,9 +147,9 @@ def _decisions(state: Workflow) -> Iterator[str]:
             yield f"{amendment.id} {decided(amendment)}: {changes_of(amendment)}"
 
 
-def _judged(state: Workflow, results: Mapping[str, StageResult]) -> Iterator[str]:
+def _judged(facts: WorkflowFacts) -> Iterator[str]:
     """Yield which stages are completed on somebody's word, and which word it was."""
-    for stage in state.stages.values():
-        found = results.get(stage.id, StageResult()).completed or {}
+    for stage in facts.state.stages.values():
+        found = facts.result(stage).completed
         if stage.status is Status.COMPLETED and found.get("judged_by"):
             yield f"{stage.id} judged by {found['judged_by']}: {found.get('evidence')}"

@@ -32,6 +32,19 @@ def marked(text: str) -> str:
     return _with(text, lambda _: _MARK)
 
 
+def in_lines(text: str) -> str:
+    """Return ``text`` in its own lines, tabs as spaces, each line as `marked` has it."""
+    if text.isprintable() and text.isascii():
+        return text
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return "\n".join(map(marked, lines))
+
+
+def on_one_line(text: str) -> str:
+    """Return ``text`` on one line, every run of blanks and ends of lines as one space."""
+    return marked(" ".join(text.split()))
+
+
 def spelled_json(document: str) -> str:
     """Return JSON of the same value in which every character can be seen."""
     # What cannot be seen stands inside of strings alone, but for the ends of lines.
@@ -135,6 +148,23 @@ def seconds(start: str | None, end: str | None) -> float | None:
     except (TypeError, ValueError):
         return None
     return round(found.total_seconds(), 6)
+
+
+_LENGTHS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def duration(start: str | None, end: str | None) -> str:
+    """Return the time between two in its two largest units, a dash if one is unknown."""
+    found = seconds(start, end)
+    if found is None:
+        return "-"
+    if found < 60:
+        return f"{max(found, 0):.1f} s"
+    rest, parts = int(found), []
+    for size, unit in _LENGTHS:
+        number, rest = divmod(rest, size)
+        parts += [f"{number} {unit}"] if number else []
+    return " ".join(parts[:2])
 
 
 def passed(moment: str, now: str) -> float | None:

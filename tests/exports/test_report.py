@@ -153,9 +153,9 @@ def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
     text = text_of(place, "report")
     assert "All 1 stages are completed and verified." in text
     assert 'src="data:image/svg+xml;base64,' in text
-    assert text.index("Summary</h2>") < text.index("Graph</h2>") < text.index("Log</h2>")
+    assert text.index("Summary</h2>") < text.index("Method</h2>") < text.index("Log</h2>")
     told = place.call("report", "-").out
-    assert "![stage-1/f.svg](</stage-1/f.svg>)" in told
+    assert "![stage-1/f.svg](<stage-1/f.svg>)" in told
     assert told.index("## Summary") < told.index("## Method") < told.index("## stage-1")
     (root / "stage-1" / "f.svg").write_text("<svg/>")
     assert "data:image" not in text_of(place, "report")
