@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import html5lib
 import pytest
@@ -159,3 +162,91 @@ def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
     assert told.index("## Summary") < told.index("## Method") < told.index("## stage-1")
     (root / "stage-1" / "f.svg").write_text("<svg/>")
     assert "data:image" not in text_of(place, "report")
+
+
+STUDY = [
+    {
+        "id": f"stage-{number}",
+        "name": name,
+        "depends_on": [f"stage-{number - 1}"] if number > 1 else [],
+        "inputs": [f"stage-{number - 1}/out.svg"] if number > 1 else ["in.txt"],
+        "outputs": [f"stage-{number}/out.svg"],
+        "success_criteria": "The drift is below 1e-3.",
+        "parameters": {
+            "command": f"printf '<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"600\" "
+            f"height=\"400\"><text x=\"9\" y=\"99\">{name}</text></svg>' > out.svg",
+            "verify": f"grep -q '{name}' stage-{number}/out.svg",
+            "temperature": 300 + number,
+        },
+    }
+    for number, name in enumerate(("Build", "Melt", "Cool", "Sample", "Analyse"), 1)
+]  # fmt: skip
+
+
+def study(folder: Path, stages: list[dict[str, Any]]) -> Place:
+    """Return a study that ran."""
+    place = Place(folder / "study")
+    place.path.mkdir()
+    (place.path / "in.txt").write_text("in\n")
+    plan = {"workflow_id": "study-2026-03-31", "purpose": "Does it melt?", "stages": stages}
+    begun = call("--root", str(place.path), "init", str(write_plan(folder, plan)), "--consent",
+                 "trust")  # fmt: skip
+    assert begun.code == 0, begun
+    while place.done("status")["status"] != "completed":  # a session has a budget
+        assert place.call("run").code == 0
+    return place
+
+
+def printed(browser: Browser, place: Place, name: str) -> list[str]:
+    """Print the report on A4, keep a picture of each page in build/, and return their texts."""
+    need_programs("pdftoppm", "pdftotext")
+    file = place.path / "report.html"
+    place.done("export", "report", str(file))
+    page, _ = opened(browser, file, 794, "dark")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for old in PICTURES.glob(f"print-{name}-*.png"):
+        old.unlink()
+    paper = PICTURES / f"print-{name}.pdf"
+    page.pdf(path=paper, format="A4", prefer_css_page_size=True)
+    page.context.close()
+    drawn = ["pdftoppm", "-r", "60", "-png", str(paper), str(PICTURES / f"print-{name}")]
+    subprocess.run(drawn, check=True)
+    text = subprocess.run(["pdftotext", "-layout", paper, "-"], check=True, capture_output=True)
+    pages = text.stdout.decode().removesuffix("\f").split("\f")
+    assert len(list(PICTURES.glob(f"print-{name}-*.png"))) == len(pages)
+    return pages
+
+
+@pytest.mark.slow
+def test_a_study_of_five_stages_prints_on_two_to_four_pages(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The first has what came out, with its figure; the method is whole, plumbing is left out."""
+    place = study(tmp_path, STUDY)
+    pages = printed(browser, place, "study")
+    whole = " ".join(" ".join(pages).split())
+    assert 2 <= len(pages) <= 4
+    assert "All 5 stages are completed and verified." in pages[0]
+    assert "stage-5/out.svg" in pages[0]
+    for stage in STUDY:
+        assert f"grep -q '{stage['name']}' {stage['id']}/out.svg" in whole
+        digest = sha256((place.path / str(stage["outputs"][0])).read_bytes()).hexdigest()
+        assert digest in whole
+    assert "Sessions" not in whole
+    assert "Evidence of the verdict" not in whole
+
+
+@pytest.mark.slow
+def test_a_fan_of_36_prints_on_a_few_pages(browser: Browser, tmp_path: Path) -> None:
+    """Its first page has the summary, and no page is nearly empty but the last."""
+    one = {"name": "Member", "depends_on": ["stage-1"], "inputs": ["stage-1/out.svg"]}
+    ends = [
+        {**one, "id": f"stage-{n}", "outputs": [f"stage-{n}/o.txt"],
+         "parameters": {"command": f"echo {n} > o.txt", "verify": "true", "seed": n}}
+        for n in range(2, 38)
+    ]  # fmt: skip
+    place = study(tmp_path, [STUDY[0], *ends])
+    pages = printed(browser, place, "fan")
+    assert len(pages) <= 12
+    assert "All 37 stages are completed and verified." in pages[0]
+    assert min(len(page.split()) for page in pages[:-1]) > 60
