@@ -119,7 +119,7 @@ def _ran(facts: WorkflowFacts, stage: Stage) -> Named:
     told: dict[str, Any] = {"backend": backend, "profile": state.profile(stage) or None}
     if attempt is not None:
         told |= {"attempt": attempt.id, "host": attempt.host, "mode": attempt.mode}
-        told |= {"DPDispatcher": attempt.dpdispatcher_version, "submission": attempt.submission}
+        told |= {"DPDispatcher": attempt.dpdispatcher_version}
         told |= facts.result(stage).versions.get(attempt.id, {})
     return as_typed({name: value for name, value in told.items() if value is not None})
 
