@@ -12,6 +12,7 @@ from lifecycle.words.values import stage_number
 from projections.drawing import svg
 from projections.drawing.svg import Point, element, layout, shortened, text, title, wrapped
 from projections.exports.formats import ExportSource
+from projections.words.text import on_one_line
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
@@ -177,5 +178,4 @@ def _node(stage: str) -> str:
 
 
 def _words(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split()).translate(_ENTITIES)
+    return on_one_line(text).translate(_ENTITIES)

@@ -16,6 +16,8 @@ _UNSEEN = re.compile(
     "\U000e0100-\U000e01ef]"
 )
 _MARK = "\N{REPLACEMENT CHARACTER}"
+#: What steers whatever shows it, but for tabs and the ends of lines.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def spelled(text: str) -> str:
@@ -30,6 +32,19 @@ def spelled(text: str) -> str:
 def marked(text: str) -> str:
     """Return ``text`` on one line, with one sign for each character that cannot be seen."""
     return _with(text, lambda _: _MARK)
+
+
+def uncontrolled(text: str) -> str:
+    """Return ``text`` with one sign for each control character that is no tab or end of a line.
+
+    No text that leaves wfctl holds one; what is shown to a person passes `marked` or `spelled` too.
+    """
+    return _STEERING.sub(_MARK, text.replace("\r\n", "\n"))
+
+
+def without_controls(document: str) -> str:
+    """Return JSON of the same value; it spells those control characters that JSON need not."""
+    return _STEERING.sub(lambda found: _json(found[0]), document)
 
 
 def in_lines(text: str) -> str:

@@ -164,7 +164,7 @@ def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
     assert "data:image" not in text_of(place, "report")
 
 
-STUDY = [
+STUDY: list[dict[str, Any]] = [
     {
         "id": f"stage-{number}",
         "name": name,
