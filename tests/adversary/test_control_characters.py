@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from projections.exports.formats import FORMATS
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import text_of
 
@@ -35,7 +36,7 @@ SURFACES = (
     ["-o", "csv", "audit", "amendments"],
     ["-o", "json", "audit", "amendments"],
 )
-EXPORTS = ("log", "report", "svg", "timeline", "mermaid", "table")
+EXPORTS = sorted(FORMATS.keys() - {"events"})
 
 
 @pytest.fixture(scope="module")
