@@ -23,7 +23,7 @@ from projections.drawing.plots import drawing as plot_drawing
 from projections.drawing.plots import plot_of_attempts, plot_of_tasks
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
-from projections.exports.report import counts, lasted
+from projections.exports.report import counts
 from projections.exports.timeline_svg import drawing as timeline
 from projections.exports.timeline_svg import state_spans
 from projections.files.document_diff import differences
@@ -33,7 +33,7 @@ from projections.screens.next_actions import Surroundings, next_actions
 from projections.words.account import Seen, account, waits
 from projections.words.answers import answers, told_all
 from projections.words.came_about import Item, counts_of
-from projections.words.text import NextAction, told_used
+from projections.words.text import NextAction, duration, told_used
 from service.errors import NotFound
 from service.files.surroundings import surroundings
 from service.reading.log import Selection, WorkflowLog
@@ -172,7 +172,7 @@ def _bars(look: PageLook) -> dict[str, dict[str, int]]:
 
 
 def _took(began: str | None, ended: str | None) -> str:
-    return lasted(began, ended) if began and ended else ""
+    return duration(began, ended) if began and ended else ""
 
 
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:

@@ -24,6 +24,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Workflow
 from projections.words.account import Seen
 from projections.words.came_about import came_about
+from projections.words.decisions import AmendmentRecord
 from projections.words.text import shown, told_bytes, utc_seconds
 from reconciler.records.used import NAMES as USED
 from reconciler.records.used import together
@@ -218,7 +219,7 @@ def amendments(
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
 
-    def is_meant(record: answers.AmendmentRecord) -> bool:
+    def is_meant(record: AmendmentRecord) -> bool:
         named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
         touched = [f for f in record.fields if field is None or f"{f}.".startswith(f"{field}.")]
         return (
@@ -228,7 +229,7 @@ def amendments(
             and (person is None or any(person in (who, who.partition(":")[2]) for who in named))
         )
 
-    names = [one.name for one in fields(answers.AmendmentRecord)]
+    names = [one.name for one in fields(AmendmentRecord)]
     with reading(context) as workflow:
         found = [one.to_dict() for one in answers.records(workflow.log, view) if is_meant(one)]
         present(workflow.output, found, _AMENDMENTS, names, view)

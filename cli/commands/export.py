@@ -269,8 +269,9 @@ def report(
     with reading(context) as workflow:
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
-        place = "" if path == "-" else os.path.relpath(path, workflow.root.path)
-        content = made(workflow.log, seen, place)
+        root = workflow.root.path.resolve()
+        place = root if path == "-" else Path(path).absolute().parent.resolve()
+        content = made(workflow.log, seen, Path(os.path.relpath(place, root)))
         data = {"path": None if path == "-" else path, "text": content.decode()}
         text = content.decode().rstrip("\n")
         if path != "-":

@@ -16,7 +16,7 @@ from cli.frame.writes import claim, issue, tell, through, write
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import payload_of
-from projections.files.summary import SessionRecord, sessions
+from projections.files.sessions import SessionRecord, sessions
 from service.errors import NotFound
 
 if TYPE_CHECKING:

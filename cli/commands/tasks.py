@@ -227,10 +227,9 @@ def logs(
             )
         with reading(context) as workflow:
             path, text = _printed(workflow, stage, task, err=err, last=last)
-            shown = harmless(text) if workflow.output.is_terminal else text
             data = {"stage": stage, "task": task, "stream": stream, "path": path, "text": text}
             state = workflow.state()
-            workflow.output.result(data, lambda: shown.removesuffix("\n"), state=state)
+            workflow.output.result(data, lambda: text.removesuffix("\n"), state=state)
         return
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()

@@ -156,7 +156,7 @@ def _print(
 ) -> int:
     if value_of(arguments, "-o", "--output") == Format.JSON:
         document = as_json(failure(code, message, data, [one.to_dict() for one in actions]))
-        print(escaped(document) if sys.stdout.isatty() else document)
+        print(escaped(document))
     else:
         say(f"wfctl: {message}")
         for action in actions[:1]:

@@ -187,10 +187,9 @@ class Output:
             sys.stdout.flush()
 
     def print(self, text: str) -> None:
-        """Print what was rendered; at a terminal nothing that steers it."""
-        if self.is_terminal:
-            text = harmless(text) if self.is_text else escaped(text)
-        print(text)
+        """Print what was rendered: nothing that steers, at a terminal nothing unseen either."""
+        styled = is_colored(self.settings, self.is_terminal) or self.is_terminal
+        print(harmless(text, styled) if self.is_text else escaped(text))
 
     def style(self, text: str, code: str) -> str:
         """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
@@ -210,12 +209,17 @@ def is_colored(settings: Settings, is_terminal: bool) -> bool:
     return is_terminal and not os.environ.get("NO_COLOR")
 
 
-def harmless(text: str) -> str:
-    """Return what a terminal may be given: words of others must not clear it or paint over it."""
+def harmless(text: str, is_terminal: bool = True) -> str:
+    """Return what may be printed: words of others must not clear a screen or paint over it.
+
+    At a terminal whatever cannot be seen becomes a sign, elsewhere control characters alone.
+    """
     if text.isprintable() and text.isascii():
         return text
-    from projections.words.text import marked
+    from projections.words.text import marked, uncontrolled
 
+    if not is_terminal:
+        return uncontrolled(text)
     # Every second part is one of ours.
     parts = _OURS.split(text)
     return "".join(part if own % 2 else marked(part) for own, part in enumerate(parts))
@@ -241,7 +245,7 @@ def print_statement(statement: bytes) -> None:
 
 def say(text: str) -> None:
     """Talk to the person on stderr."""
-    print(harmless(text) if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+    print(harmless(text, sys.stderr.isatty()), file=sys.stderr, flush=True)
 
 
 def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:

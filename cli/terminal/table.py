@@ -50,10 +50,13 @@ def print_csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool
 
     Words of others must not be carried out by the spreadsheet that opens them, nor by a terminal.
     """
-    fit: Callable[[str], str] = harmless if is_terminal else str
     writer = csv.writer(sys.stdout)
-    writer.writerow(fit(inert(name)) for name in names)
-    writer.writerows([fit(inert(shown(record[name]))) for name in names] for record in records)
+
+    def fit(cell: str) -> str:
+        return harmless(inert(cell), is_terminal)
+
+    writer.writerow(map(fit, names))
+    writer.writerows([fit(shown(record[name])) for name in names] for record in records)
 
 
 def table(output: Output, records: Sequence[Record], columns: Sequence[TableColumn]) -> str:

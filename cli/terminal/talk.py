@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cli.settings import LogLevel, Settings
-from cli.terminal.output import harmless, is_colored
+from cli.terminal.output import escaped, harmless, is_colored
 from projections.files.progress_log import message
 from service.writing.workflow_service import Outcome
 
@@ -136,6 +136,7 @@ class Talk:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.EventRenamer("message"),
             structlog.processors.JSONRenderer(ensure_ascii=False),
+            lambda _logger, _method, line: escaped(str(line)),
         ]
 
 

@@ -8,14 +8,13 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 from xml.sax.saxutils import escape, quoteattr
 
-#: Characters that XML 1.0 has no way to write.
-_UNWRITABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if code not in (9, 10, 13)}
+from projections.words.text import in_lines
 
 
 def element(name: str, content: str = "", /, **attributes: object) -> str:
     """Return one element; ``content`` is markup, ``class_`` stands for ``class``."""
     given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}={quoteattr(clean(number(value)))}"
+        f" {key.rstrip('_').replace('_', '-')}={quoteattr(in_lines(number(value)))}"
         for key, value in attributes.items()
         if value is not None
     )
@@ -24,17 +23,12 @@ def element(name: str, content: str = "", /, **attributes: object) -> str:
 
 def text(value: str, /, **attributes: object) -> str:
     """Return a text element that shows ``value``."""
-    return element("text", escape(clean(value)), **attributes)
+    return element("text", escape(in_lines(value)), **attributes)
 
 
 def title(value: str) -> str:
     """Return what is shown and read out for the element around it."""
-    return element("title", escape(clean(value)))
-
-
-def clean(value: str) -> str:
-    """Return ``value`` without what XML cannot hold."""
-    return value.translate(_UNWRITABLE).encode("utf-8", "replace").decode()
+    return element("title", escape(in_lines(value)))
 
 
 def number(value: object) -> str:

@@ -19,6 +19,7 @@ from eventstore.transfer.archive import exported
 from lifecycle.fold.evolve import proposed_in
 from lifecycle.state.workflow import Amendment, Workflow
 from projections.files import progress_log, state_document
+from projections.words.text import without_controls
 
 #: Events that may change the status of stages that they do not name.
 _OF_ALL = frozenset({"workflow.created", "workflow.imported", "state.imported"})
@@ -121,7 +122,9 @@ class Maker(NamedTuple):
         """Yield the export's text; bytes that are no UTF-8 as lone surrogates."""
         module, _, function = self.place.partition(":")
         made = getattr(import_module(f"projections.exports.{module}"), function)
-        return cast("Iterator[str]", made(source))
+        chunks = cast("Iterator[str]", made(source))
+        is_exact = self.chained or not self.suffix.startswith(".json")
+        return chunks if is_exact else map(without_controls, chunks)
 
 
 FORMATS: dict[str, Maker] = {

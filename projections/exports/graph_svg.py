@@ -21,6 +21,7 @@ from projections.drawing.svg import (
     wrapped,
 )
 from projections.exports.formats import ExportSource
+from projections.words.text import on_one_line
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
@@ -236,5 +237,4 @@ def _node(stage: str) -> str:
 
 
 def _words(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split()).translate(_ENTITIES)
+    return on_one_line(text).translate(_ENTITIES)

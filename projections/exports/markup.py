@@ -9,7 +9,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from projections.words import amendments as amendment_words
-from projections.words.text import marked, utc_seconds
+from projections.words.text import in_lines, utc_seconds
 
 
 def environment(loader: BaseLoader) -> Environment:
@@ -34,10 +34,7 @@ def shown(value: Any) -> Any:
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    if value.isprintable() and value.isascii():
-        return value
-    lines = value.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return "\n".join(map(marked, lines))
+    return in_lines(value)
 
 
 def words(value: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from projections.exports.formats import ExportSource
-from projections.words.text import inert, seconds, shown
+from projections.words.text import inert, seconds, shown, uncontrolled
 
 _OF_ATTEMPT = ("outcome", "exit_code", "host", "started_at", "ended_at")
 HEAD = (
@@ -35,7 +35,7 @@ def export(source: ExportSource) -> Iterator[str]:
 
 def _line(cells: list[str]) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow([inert(cell) for cell in cells])
+    csv.writer(line, lineterminator="\n").writerow([uncontrolled(inert(cell)) for cell in cells])
     return line.getvalue()
 
 

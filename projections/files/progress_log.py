@@ -15,7 +15,7 @@ from lifecycle.fold.stages import TYPES
 from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import Workflow
 from projections.words.amendments import told, where
-from projections.words.text import local_seconds
+from projections.words.text import local_seconds, uncontrolled
 
 FILE_NAME = "progress.log"
 #: Files that a line names.
@@ -103,7 +103,7 @@ def line(event: RecordedEvent, after: Workflow) -> str | None:
     text = message(event, after)
     if text is None or (event.type in TYPES and event.version != after.import_end):
         return None
-    one_line = " ".join(text.splitlines())
+    one_line = uncontrolled(" ".join(text.splitlines()))
     return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
 
 

@@ -7,61 +7,49 @@ found, which nothing of it needs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from posixpath import dirname, relpath
-from typing import Any
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.summary import (
-    SessionRecord,
-    StageResult,
-    Summary,
-    environment_of,
-    is_figure,
-    method_of,
-    summarised,
-)
+from lifecycle.state.workflow import Stage
+from projections.files.facts import StageResult, WorkflowFacts
+from projections.files.method import Named, StageEnvironment, StageMethod, as_typed, method
+from projections.files.sessions import SessionRecord
+from projections.files.summary import Summary, is_figure, summarised
 from projections.words.account import Seen
-from projections.words.text import marked, seconds, utc_seconds
+from projections.words.decisions import AmendmentRecord
+from projections.words.text import duration, in_lines, on_one_line, utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
 _ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a report tells of: ``amendments`` hold the fields of an audit's record each."""
-
-    state: Workflow
-    results: Mapping[str, StageResult]
-    sessions: Sequence[SessionRecord]
-    amendments: Sequence[Mapping[str, Any]]
-    head: str
-    #: Where the report lies, relative to the root: figures are linked from there.
-    place: str = ""
-    #: What a look at the files found; None if nobody looked.
-    seen: Seen | None = None
+#: Letters of a value that stands on a line of its own name; a longer one is a block.
+_SHORT = 80
 
 
-def render(told: Told) -> bytes:
-    """Return the report as UTF-8 Markdown."""
+def render(facts: WorkflowFacts, seen: Seen | None = None, root: str = ".") -> bytes:
+    """Return the report as UTF-8 Markdown.
+
+    ``seen`` is what a look at the files found, None if nobody looked; ``root`` the way from the
+    folder of the report to the root of the workflow, for its links.
+    """
+    stages = facts.state.stages.values()
     parts = (
-        _head(told),
-        _summary(summarised(told.state, told.results, told.seen), told.place),
-        _overview(told.state),
-        _method(told),
-        *(_stage(told, stage) for stage in told.state.stages.values()),
-        _amendments(told.amendments),
-        _sessions(told.sessions),
-        _source(told),
+        _head(facts),
+        _summary(summarised(facts, seen), root),
+        _overview(facts),
+        *_method(facts),
+        iter(["## Attempts"]),
+        *(_attempts(facts, stage) for stage in stages),
+        _amendments(facts.amendments),
+        _sessions(facts.sessions),
+        _source(facts, seen),
     )
     return ("\n\n".join("\n".join(part) for part in parts) + "\n").encode()
 
 
-def _head(told: Told) -> Iterator[str]:
-    state = told.state
+def _head(facts: WorkflowFacts) -> Iterator[str]:
+    state = facts.state
     yield f"# {_line(state.id)}: report"
     yield ""
     yield f"**Objective.** {_line(state.purpose or 'not said')}"
@@ -74,18 +62,18 @@ def _head(told: Told) -> Iterator[str]:
         f"**Status.** {_line(state.workflow_status or 'active')}, "
         f"version {state.version} of the plan; created {utc_seconds(state.created)}, "
         f"last stage completed {utc_seconds(end) or 'never'}"
-        f" ({_duration(state.created, end)})"
+        f" ({duration(state.created, end)})"
     )
 
 
-def _summary(found: Summary, place: str) -> Iterator[str]:
+def _summary(found: Summary, root: str) -> Iterator[str]:
     yield "## Summary"
     yield ""
     for answer in found.answers:
         yield f"**{_line(answer)}**"
         yield ""
     for path in found.figures:
-        yield _figure(path, place)
+        yield _figure(path, root)
         yield ""
     yield f"{_line(found.standing)}"
     if found.outcomes:
@@ -95,7 +83,7 @@ def _summary(found: Summary, place: str) -> Iterator[str]:
         yield f"- **{_line(one.stage.name)}** ({_line(one.stage.id)}){said} ({_line(one.trust)})"
         others = (str(output["path"]) for output in one.outputs)
         yield from (
-            f"  {_figure(path, place)}"
+            f"  {_figure(path, root)}"
             for path in others
             if is_figure(path) and path not in found.figures
         )
@@ -107,119 +95,137 @@ def _summary(found: Summary, place: str) -> Iterator[str]:
     yield from (f"- {_line(one)}" for one in found.decisions)
 
 
-def _figure(path: str, place: str) -> str:
-    """Return a figure among the outputs, by the way that leads there from the report."""
-    way = relpath(path, dirname(place) or ".")
-    return f"![{_line(path)}](<{quote(way)}>)"
+def _figure(path: str, root: str) -> str:
+    """Return a figure among the outputs, by a link that holds from where the report lies."""
+    return f"![{_line(path)}](<{quote(f'{root}/{path}'.removeprefix('./'))}>)"
 
 
-def _method(told: Told) -> Iterator[str]:
-    """Yield how each stage is computed, uncut: a reader can do it again."""
-    yield "## Method"
-    for step in method_of(told.state, told.results):
-        yield ""
-        yield f"### {_line(step.stage.id)}: {_line(step.stage.name)}"
-        yield from _block("sh", step.command) if step.command else ("", "Done by somebody.")
-        if step.parameters:
-            yield from _block("json", step.parameters_as_json)
-        yield ""
-        for path, digest in step.files.items():
-            yield f"- {_line(path)}" + (f" `{digest}`" if digest else "")
-        yield f"- ran on: {_line(step.ran_on)}"
-        for name, value in {**step.versions, **step.variables}.items():
-            yield f"- {_line(name)}: {_line(value if isinstance(value, str) else str(value))}"
-    for name, value in environment_of(told.sessions):
-        yield ""
-        yield f"{_line(name)}: {_line(value)}"
-
-
-def _block(kind: str, text: str) -> Iterator[str]:
-    """Yield a text as it is, in a fence that is longer than any in it."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    yield ""
-    yield f"{fence}{kind}"
-    yield from map(marked, text.splitlines())
-    yield fence
-
-
-def _overview(state: Workflow) -> Iterator[str]:
+def _overview(facts: WorkflowFacts) -> Iterator[str]:
     yield "| stage | name | status | attempts | retries | duration |"
     yield "|---|---|---|---|---|---|"
-    for stage in state.stages.values():
+    for stage in facts.state.stages.values():
         yield (
             f"| {_cell(stage.id)} | {_cell(stage.name)} | {stage.status.value} | "
             f"{len(stage.attempts)} | {stage.retry_count} | "
-            f"{_duration(stage.started_at, stage.completed_at)} |"
+            f"{duration(stage.started_at, stage.completed_at)} |"
         )
 
 
-def _stage(told: Told, stage: Stage) -> Iterator[str]:
-    result = told.results.get(stage.id, StageResult())
-    yield f"## {_line(stage.id)}: {_line(stage.name)}"
+def _method(facts: WorkflowFacts) -> Iterator[Iterator[str]]:
+    found = method(facts)
+    yield iter(["## Method", "", found.said])
+    yield from map(_way, found.stages)
+    yield from map(_environment, found.environments)
+    if found.session:
+        yield iter(["### Session", "", *_values(found.session)])
+
+
+def _way(one: StageMethod) -> Iterator[str]:
+    after = f", after {', '.join(map(_line, one.stage.depends_on))}" if one.stage.depends_on else ""
+    yield f"### {_line(one.stage.id)}: {_line(one.stage.name)}"
+    yield ""
+    yield (f"Runs in {_line(one.place)}{after}." if one.place else f"No command{after}.")
+    yield ""
+    yield from _values(one.parameters)
+    if one.files:
+        yield ""
+        yield "| file | is | bytes | sha256 |"
+        yield "|---|---|---|---|"
+        yield from (
+            f"| {_cell(path)} | {_cell(role)} | {size} | `{digest or 'unknown'}` |"
+            for role, path, size, digest in one.files
+        )
+    yield ""
+    yield from _values(one.ran)
+
+
+def _environment(one: StageEnvironment) -> Iterator[str]:
+    yield f"### Environment of {', '.join(map(_line, one.stages))}"
+    yield ""
+    yield from _values(one.values)
+    if one.names:
+        yield f"- set to values that the log does not hold: {', '.join(map(_code, one.names))}"
+    yield f"- SHA-256 of all: `{one.sha256}`"
+
+
+def _values(values: Named) -> Iterator[str]:
+    """Yield names and values, whole: one of several lines or many letters as a block."""
+    for name, value in values:
+        if len(value) <= _SHORT and "\n" not in value:
+            yield f"- {_line(name)}: {_code(value)}"
+            continue
+        fence = _ticks(value, 3)
+        yield f"- {_line(name)}:"
+        yield ""
+        yield from (f"  {line}".rstrip() for line in (fence, *in_lines(value).split("\n"), fence))
+        yield ""
+
+
+def _code(text: str) -> str:
+    """Return text on a line as code, which its own backticks do not end."""
+    shown, ticks = on_one_line(text), _ticks(text, 1)
+    space = " " if shown[:1] == "`" or shown[-1:] == "`" else ""
+    return f"{ticks}{space}{shown}{space}{ticks}" if shown else "(empty)"
+
+
+def _ticks(text: str, least: int) -> str:
+    return "`" * max(least, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+
+
+def _attempts(facts: WorkflowFacts, stage: Stage) -> Iterator[str]:
+    result = facts.result(stage)
+    yield f"### {_line(stage.id)}: {_line(stage.name)}"
     yield ""
     if stage.success_criteria:
         yield f"- Criteria: {_line(stage.success_criteria)}"
     yield from _completion(result)
-    backend = stage.backend or told.state.default_backend
-    yield f"- Backend: {_line(backend)} ({told.state.backend_type(stage)})"
     for attempt in stage.attempts:
-        yield f"- {_attempt(attempt)}"
+        jobs = f", jobs {', '.join(map(_line, attempt.job_ids))}" if attempt.job_ids else ""
+        purpose = ", diagnostic" if attempt.diagnostic else ""
+        others = as_typed(result.differing(stage, attempt))
+        given = "".join(f", with {_line(name)} = {_code(value)}" for name, value in others)
+        yield (
+            f"- {attempt.id}: {attempt.outcome or 'under way'}, {attempt.mode}{purpose}, started "
+            f"{utc_seconds(attempt.started_at)} "
+            f"({duration(attempt.started_at, attempt.ended_at)}){jobs}{given}"
+        )
     for moment, kind, text in result.troubles:
         yield f"- {utc_seconds(moment)} {kind}: {_line(text)}"
 
 
 def _completion(result: StageResult) -> Iterator[str]:
     found = result.completed
-    if found is None:
+    if not found:
         return
     said = found.get("evidence") or found.get("detail") or "no word of it"
     judge = found.get("judged_by")
     yield f"- Result: {_line(said)}" + (f" (judged by {_line(judge)})" if judge else "")
-    checks = found.get("checks", [])
+    checks = found.get("checks")
     if checks:
         yield f"- Checks passed: {', '.join(_line(check['name']) for check in checks)}"
-    outputs = found.get("outputs", [])
-    if outputs:
-        yield ""
-        yield "| output | bytes | sha256 |"
-        yield "|---|---|---|"
-        for output in outputs:
-            yield f"| {_cell(output['path'])} | {output['size']} | `{output['sha256']}` |"
-        yield ""
 
 
-def _attempt(attempt: Attempt) -> str:
-    jobs = f", jobs {', '.join(map(_line, attempt.job_ids))}" if attempt.job_ids else ""
-    purpose = ", diagnostic" if attempt.diagnostic else ""
-    return (
-        f"{attempt.id}: {attempt.outcome or 'under way'}, {attempt.mode}{purpose}, started "
-        f"{utc_seconds(attempt.started_at)} ({_duration(attempt.started_at, attempt.ended_at)})"
-        f"{jobs}"
-    )
-
-
-def _amendments(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _amendments(found: Sequence[AmendmentRecord]) -> Iterator[str]:
     yield "## Amendments"
     yield ""
     if not found:
         yield "None."
     for one in found:
+        by = _line(f"Proposed by {one.proposed_by}" if one.proposed_by else "Imported")
         yield (
-            f"- {one['id']} {one['type']} of {one['stage'] or 'the workflow'}: "
-            f"{_line(one['change'])}. Proposed by {_line(one['proposed_by'])}"
-            + (f": {_line(one['reason'])}" if one["reason"] else "")
+            f"- {one.id} {one.type} of {one.stage or 'the workflow'}: {_line(one.change)}. {by}"
+            + (f": {_line(one.reason)}" if one.reason else "")
             + f". {_consent(one)}"
         )
 
 
-def _consent(one: Mapping[str, Any]) -> str:
-    if one["decided_by"] is None:
-        return f"{str(one['state']).capitalize()}."
-    who = _line(one["signer"] or one["decided_by"])
-    policy = f", consent by {one['policy']}" if one["policy"] else ""
-    affected = f"; affected: {', '.join(one['affected'])}" if one["affected"] else ""
-    when = utc_seconds(one["decided_at"])
-    return f"{str(one['state']).capitalize()} by {who} at {when}{policy}{affected}."
+def _consent(one: AmendmentRecord) -> str:
+    if one.decided_by is None:
+        return f"{one.state.capitalize()}."
+    policy = f", consent by {one.policy}" if one.policy else ""
+    affected = f"; affected: {', '.join(one.affected)}" if one.affected else ""
+    by = f"{_line(one.signer or one.decided_by)} at {utc_seconds(one.decided_at)}"
+    return f"{one.state.capitalize()} by {by}{policy}{affected}."
 
 
 def _sessions(found: Sequence[SessionRecord]) -> Iterator[str]:
@@ -233,38 +239,25 @@ def _sessions(found: Sequence[SessionRecord]) -> Iterator[str]:
     for one in found:
         yield (
             f"| {one.number} | {utc_seconds(one.started_at)} | "
-            f"{_duration(one.started_at, one.ended_at)} | {_cell(one.started_by)} | {one.end} | "
+            f"{duration(one.started_at, one.ended_at)} | {_cell(one.started_by)} | {one.end} | "
             f"{one.cost:g}/{one.budget:g} | {', '.join(one.completed) or '-'} |"
         )
     yield ""
     yield f"Cost of all sessions: {sum(one.cost for one in found):g}."
 
 
-def _source(told: Told) -> Iterator[str]:
+def _source(facts: WorkflowFacts, seen: Seen | None) -> Iterator[str]:
     yield "## Source"
     yield ""
-    found = told.seen is not None and (told.seen.deviations or told.seen.edited)
+    found = seen is not None and (seen.deviations or seen.edited)
     others = "what a look at the files found" if found else "nothing else"
-    yield f"Made from version {told.state.head} of the log, hash `{told.head}`, and {others}."
+    yield f"Made from version {facts.version} of the log, hash `{facts.head}`, and {others}."
     yield "`wfctl fsck` checks the log, `wfctl report` makes this report again."
-
-
-def _duration(start: str | None, end: str | None) -> str:
-    """Return the time between two moments as ``1 h 02 min 03 s``, a dash where one is unknown."""
-    passed = seconds(start, end)
-    if passed is None:
-        return "-"
-    minutes, rest = divmod(passed, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    if hours:
-        return f"{hours} h {minutes:02} min {int(rest):02} s"
-    return f"{minutes} min {int(rest):02} s" if minutes else f"{rest:.1f} s"
 
 
 def _line(text: str) -> str:
     """Return words of others on one line, in which nothing is taken for Markdown or for HTML."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split()).translate(_ESCAPES)
+    return on_one_line(text).translate(_ESCAPES)
 
 
 def _cell(text: str) -> str:

@@ -14,7 +14,7 @@ from lifecycle.fold.evolve import rewired_fields
 from lifecycle.fold.stages import workflow_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, keys_of
-from projections.words.text import utc_seconds
+from projections.words.text import utc_seconds, without_controls
 
 Fields = dict[str, Any]
 
@@ -126,7 +126,7 @@ def render(state: Workflow) -> bytes:
     text = json.dumps(document(state), indent=2, ensure_ascii=False)
     if state.source is not None and state.spelling:
         text = spelled(text, state.source, state.spelling)
-    return f"{text}\n".encode()
+    return f"{without_controls(text)}\n".encode()
 
 
 def document(state: Workflow) -> dict[str, Any]:

@@ -16,6 +16,8 @@ _UNSEEN = re.compile(
     "\U000e0100-\U000e01ef]"
 )
 _MARK = "\N{REPLACEMENT CHARACTER}"
+#: What steers whatever shows it, but for tabs and the ends of lines.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def spelled(text: str) -> str:
@@ -30,6 +32,32 @@ def spelled(text: str) -> str:
 def marked(text: str) -> str:
     """Return ``text`` on one line, with one sign for each character that cannot be seen."""
     return _with(text, lambda _: _MARK)
+
+
+def uncontrolled(text: str) -> str:
+    """Return ``text`` with one sign for each control character that is no tab or end of a line.
+
+    No text that leaves wfctl holds one; what is shown to a person passes `marked` or `spelled` too.
+    """
+    return _STEERING.sub(_MARK, text.replace("\r\n", "\n"))
+
+
+def without_controls(document: str) -> str:
+    """Return JSON of the same value; it spells those control characters that JSON need not."""
+    return _STEERING.sub(lambda found: _json(found[0]), document)
+
+
+def in_lines(text: str) -> str:
+    """Return ``text`` in its own lines, tabs as spaces, each line as `marked` has it."""
+    if text.isprintable() and text.isascii():
+        return text
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return "\n".join(map(marked, lines))
+
+
+def on_one_line(text: str) -> str:
+    """Return ``text`` on one line, every run of blanks and ends of lines as one space."""
+    return marked(" ".join(text.split()))
 
 
 def spelled_json(document: str) -> str:
@@ -178,6 +206,23 @@ def told_bytes(count: float) -> str:
             return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
         count /= times
     return f"{count:.0f}"
+
+
+_LENGTHS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def duration(start: str | None, end: str | None) -> str:
+    """Return the time between two in its two largest units, a dash if one is unknown."""
+    found = seconds(start, end)
+    if found is None:
+        return "-"
+    if found < 60:
+        return f"{max(found, 0):.1f} s"
+    rest, parts = int(found), []
+    for size, unit in _LENGTHS:
+        number, rest = divmod(rest, size)
+        parts += [f"{number} {unit}"] if number else []
+    return " ".join(parts[:2])
 
 
 def passed(moment: str, now: str) -> float | None:

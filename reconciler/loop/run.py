@@ -15,7 +15,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import Hindrance, affords, budget_of, has_results_kept, is_short
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from projections.files.summary import sessions
+from projections.files.sessions import sessions
 from projections.screens.next_actions import GO_ON, Surroundings, bar
 from projections.words.account import stale
 from reconciler.context import Jobs

@@ -14,13 +14,13 @@ from eventstore.store import Refusal
 from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
 from lifecycle.event import SET_ASIDE, newest_aside
-from lifecycle.fold.evolve import proposed_in, rewired_fields, takes_effect
+from lifecycle.fold.evolve import takes_effect
 from lifecycle.payload.event_types import OF_A_PERSON
-from lifecycle.state.workflow import Amendment, Workflow
+from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
 from projections.history.checkpoint import NAME, VERSION
-from projections.words.amendments import told
+from projections.words.decisions import AmendmentFold, AmendmentRecord
 from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
 from service.questions.causes import refusals_by
@@ -148,35 +148,6 @@ _DECIDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class AmendmentRecord:
-    """An amendment with who proposed and who decided it. Times are UTC.
-
-    ``change`` says what it changes, and behind it what its proposer calls it (`told`).
-    """
-
-    id: str
-    type: str
-    stage: str | None
-    fields: list[str]
-    change: str
-    state: str
-    description: str
-    reason: str | None
-    proposed_at: str
-    proposed_by: str | None
-    decided_at: str | None
-    decided_by: str | None
-    policy: str | None
-    signer: str | None
-    version: int | None
-    affected: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
 class Bypass:
     """An attempt to get round consent, and what came of it.
 
@@ -200,56 +171,10 @@ class Bypass:
 
 def records(log: WorkflowLog, at: At = None) -> list[AmendmentRecord]:
     """Return every amendment in the order of its proposal, as of a moment."""
-    proposed: dict[str, RecordedEvent] = {}
-    decided: dict[str, RecordedEvent] = {}
-    state: Workflow | None = None
+    found, state = AmendmentFold(), None
     for event, state in log.steps(upto=at):
-        named, proposes = event.data.get("amendment"), proposed_in(event)
-        if proposes is not None:
-            proposed.setdefault(proposes, event)
-        elif event.type in ("amendment.approved", "amendment.rejected"):
-            amendment = state.amendments.get(str(named))
-            if amendment is not None and event.type.endswith(amendment.status):
-                decided.setdefault(str(named), event)
-    found = state.amendments.values() if state is not None else ()
-    return [_decided_record(a, proposed.get(a.id), decided.get(a.id)) for a in found]
-
-
-def _decided_record(
-    amendment: Amendment, proposed: RecordedEvent | None, decided: RecordedEvent | None
-) -> AmendmentRecord:
-    proof = (decided.data.get("proof") or {}) if decided is not None else {}
-    return AmendmentRecord(
-        id=amendment.id,
-        type=amendment.kind,
-        stage=amendment.stage,
-        fields=_fields(amendment),
-        change=told(amendment),
-        state=amendment.status,
-        description=amendment.description,
-        reason=amendment.reason,
-        proposed_at=amendment.proposed_at,
-        proposed_by=_who(proposed),
-        decided_at=amendment.decided_at,
-        decided_by=_who(decided),
-        policy=proof.get("policy"),
-        signer=proof.get("signer"),
-        version=amendment.version,
-        affected=amendment.invalidated_stages,
-    )
-
-
-def _fields(amendment: Amendment) -> list[str]:
-    found = list(_named(amendment.changes))
-    for stage, change in amendment.rewired.items():
-        found += [f"{stage}.{name}" for name in _named(rewired_fields(change))]
-    return found
-
-
-def _named(changes: dict[str, Any]) -> Iterator[str]:
-    for field, change in changes.items():
-        keyed = isinstance(change, dict) and not {"old", "new"} & set(change)
-        yield from (f"{field}.{key}" for key in change) if keyed else (field,)
+        found.add(event, state)
+    return found.records(state) if state is not None else []
 
 
 def _who(event: RecordedEvent | None) -> str | None:

@@ -11,8 +11,9 @@ from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Workflow
 from projections.files import document_diff, state_document
 from projections.files.document_diff import ABSENT, Path
+from projections.words.decisions import AmendmentRecord
 from service.errors import NotFound
-from service.questions.audit import AmendmentRecord, records
+from service.questions.audit import records
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 

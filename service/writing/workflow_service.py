@@ -57,29 +57,18 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-def report(log: WorkflowLog, seen: Seen | None = None, place: str = "") -> bytes:
+def report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path()) -> bytes:
     """Return the report as the log has it now; raises `NoWorkflow` if nothing was created.
 
     All of it is of one version, whatever others record while it is made. ``seen`` is what a look
-    at the files found, ``place`` where it is to lie, relative to the root.
+    at the files found; ``place`` the folder that the report is to lie in, relative to the root.
     """
-    from projections.files.report import Told, render  # few writes have one to make
-    from projections.files.summary import results, sessions
-    from service.questions.audit import records
+    from projections.files.facts import facts_of  # few writes have a report to make
+    from projections.files.report import render
 
     state = log.replayed()
-    [last] = log.store.read(log.stream, after=state.head - 1, upto=state.head)
-    return render(
-        Told(
-            state=state,
-            results=results(log.steps(upto=state.head)),
-            sessions=sessions(log.steps(upto=state.head)),
-            amendments=[record.to_dict() for record in records(log, state.head)],
-            head=last.hash,
-            place=place,
-            seen=seen,
-        )
-    )
+    facts = facts_of(log.steps(upto=state.head), state)
+    return render(facts, seen, root=os.path.relpath(os.curdir, place))
 
 
 def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None) -> None:
@@ -93,7 +82,7 @@ def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None 
         return
     try:
         with place_within(root.path, path, make=True) as place:
-            write_whole(place, report(log, seen, path))
+            write_whole(place, report(log, seen, Path(path).parent))
     except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error

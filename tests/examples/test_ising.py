@@ -8,6 +8,9 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import tomllib
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
@@ -83,6 +86,28 @@ def begun(folder: Path) -> Place:
     return place
 
 
+def reruns(place: Place) -> None:
+    """Type the method of the report again, and find its digests on what comes out."""
+    text = place.call("report", "-").out
+    method = text[text.index("## Method") : text.index("## Attempts")]
+    plan = tomllib.loads((place.path / "small.toml").read_text())
+    for stage in plan["stages"]:
+        for value in stage["parameters"].values():
+            typed = value if isinstance(value, str) else json.dumps(value)
+            assert typed.replace("{ ", "{") in method
+    row = re.compile(r"^\| (\S+) \| .* \| `([0-9a-f]{64})` \|$", re.MULTILINE)
+    known = dict(row.findall(method))
+    named = {"ising.py", "binder.py", "check_tc.py", "stage-1/tasks.csv", "stage-2/tc.json"}
+    assert named < known.keys()
+    for path, digest in known.items():
+        assert sha256((place.path / path).read_bytes()).hexdigest() == digest
+    (command,) = re.findall(r"^- command: `(python3 ../binder.py .*)`$", method, re.MULTILINE)
+    again = place.path / "again"
+    again.mkdir()
+    subprocess.run(["bash", "-c", command], cwd=again, check=True)
+    assert sha256((again / "tc.json").read_bytes()).hexdigest() == known["stage-2/tc.json"]
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_the_small_plan_completes_and_an_amendment_computes_what_is_new(tmp_path: Path) -> None:
@@ -92,6 +117,7 @@ def test_the_small_plan_completes_and_an_amendment_computes_what_is_new(tmp_path
     assert answer.code == 0, answer
     assert json.loads((place.path / "stage-2/tc.json").read_text())["tc"] == pytest.approx(SMALL)
     assert "![stage-2/binder.svg]" in place.call("report", "-").out
+    reruns(place)
     more = ("--stage", "stage-1", "--set", "parameters.map.grid.seed.to=6", "--reason", "sharper")
     shown = place.call("amend", "propose", *more).out
     assert "48 stay as they are, 24 are computed (some" in shown

@@ -1,0 +1,164 @@
+"""What a report tells: facts alone, taken in one pass over the log, for Markdown and for HTML."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from projections.files.progress_log import message
+from projections.files.sessions import SessionRecord, take_session
+from projections.words.decisions import AmendmentFold, AmendmentRecord
+
+#: Lines of the log that a report still holds; an export of the log has them all.
+_LINES = 2000
+Fields = dict[str, Any]
+
+
+@dataclass(slots=True)
+class StageResult:
+    """What the log says of one stage's work. Each of ``troubles`` has a time, a kind and a text.
+
+    ``judged``: attempt → the newest completion or failure that was recorded of it, with ``by``.
+    ``ran_with``: attempt → the parameters that it was started with. ``versions``: attempt → the
+    versions that its jobs wrote down.
+    """
+
+    completed: Fields = field(default_factory=dict)
+    judged: dict[str | None, Fields] = field(default_factory=dict)
+    ran_with: dict[str, Fields] = field(default_factory=dict)
+    versions: dict[str, Fields] = field(default_factory=dict)
+    troubles: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, event: RecordedEvent, stage: Stage) -> None:
+        """Take in an event of the stage, with the stage after it."""
+        data, newest = event.data, stage.source
+        id_ = data.get("attempt") or (newest.id if newest is not None else None)
+        match event.type:
+            case "stage.completed":
+                self.completed = self.judged[id_] = _judgement(event)
+            case "stage.failed":
+                self.judged[id_] = _judgement(event)
+            case "attempt.started":
+                self.ran_with[str(data["attempt"])] = dict(stage.parameters)
+            case "stage.computed" if id_ is not None:
+                self.versions[id_] = (data.get("facts") or {}).get("environment") or {}
+        if event.type in _TROUBLES:
+            self._take_in_trouble(event)
+
+    def _take_in_trouble(self, event: RecordedEvent) -> None:
+        data = event.data
+        if event.type == "attempt.started" and not data.get("recovers"):
+            return
+        kind, text = _TROUBLES[event.type]
+        paths = ", ".join(one["path"] for one in data.get("outputs") or [])
+        more = {"paths": paths, "why": data.get("reason") or data.get("amendment")}
+        self.troubles.append((event.occurred_at, kind, text.format_map({**data, **more})))
+
+    def parameters(self, stage: Stage, attempt: Attempt | None) -> Fields:
+        """Return those that an attempt of the stage was started with, else the present ones."""
+        return self.ran_with.get(attempt.id if attempt else "", stage.parameters)
+
+    def differing(self, stage: Stage, attempt: Attempt) -> Fields:
+        """Return the parameters of an attempt that are not those of the one behind the outputs."""
+        own, last = self.parameters(stage, attempt), self.parameters(stage, stage.source)
+        names = [name for name in {**own, **last} if own.get(name) != last.get(name)]
+        return {name: own.get(name) for name in names}
+
+
+def _judgement(event: RecordedEvent) -> Fields:
+    """Return what was found of an attempt, with who recorded it as ``by``."""
+    names = ("evidence", "detail", "judged_by", "error", "checks", "outputs")
+    return {**{name: event.data.get(name) for name in names}, "by": str(event.actor)}
+
+
+#: Type of an event → the kind of the trouble, and what is said of it.
+_TROUBLES = {
+    "stage.failed": ("failed", "{error}"),
+    "stage.retried": ("put right", "retry {retry}: {fix}"),
+    "attempt.started": ("lost", "{recovers} was lost; {attempt} took its place"),
+    "results.adopted": ("adopted", "{paths}, changed by hand: {reason}"),
+    "outputs.reused": (
+        "reused", "outputs of {attempt}, which computed from the same; nothing was run"
+    ),
+    "stage.invalidated": ("invalidated", "{why}"),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class WorkflowFacts:
+    """All that a report tells of a workflow, as it stands at ``version`` with the hash ``head``.
+
+    ``edits`` are changes of files by somebody else, and what became of them; ``lines`` are those
+    of the history.
+    """
+
+    state: Workflow
+    results: dict[str, StageResult] = field(default_factory=dict)
+    sessions: list[SessionRecord] = field(default_factory=list)
+    decisions: AmendmentFold = field(default_factory=AmendmentFold)
+    edits: list[Fields] = field(default_factory=list)
+    lines: deque[Fields] = field(default_factory=lambda: deque(maxlen=_LINES))
+    line_count: int = 0
+    actors: Counter[str] = field(default_factory=Counter)
+    first: str = ""
+    last: str = ""
+    version: int = 0
+    head: str = ""
+
+    def add(self, event: RecordedEvent, state: Workflow) -> None:
+        """Take in an event and the state after it."""
+        self.state, self.version, self.head = state, event.version, event.hash
+        self.first = min(self.first or event.occurred_at, event.occurred_at)
+        self.last = max(self.last, event.occurred_at)
+        self.actors[str(event.actor)] += 1
+        self._add_line(event, state)
+        take_session(self.sessions, event, state)
+        self.decisions.add(event, state)
+        stage = state.stages.get(str(event.data.get("stage")))
+        if stage is not None:
+            self.results.setdefault(stage.id, StageResult()).add(event, stage)
+        elif event.type.startswith("drift."):
+            self._add_edit(event)
+
+    def _add_line(self, event: RecordedEvent, state: Workflow) -> None:
+        text = message(event, state)
+        if text is not None:
+            self.line_count += 1
+            at = event.occurred_at if event.actor.kind == "import" else event.recorded_at
+            said = {"at": at, "actor": str(event.actor), "kind": event.type, "text": text}
+            self.lines.append(said)
+
+    def _add_edit(self, event: RecordedEvent) -> None:
+        data = event.data
+        what = data["kind"] if event.type == "drift.detected" else event.type.split(".")[1]
+        touched = [_place_of(difference) for difference in data.get("differences", [])]
+        told = {"file": data["file"], "kept_as": data.get("kept_as"), "touched": touched}
+        self.edits.append({"at": event.recorded_at, "what": what, **told})
+
+    def result(self, stage: Stage) -> StageResult:
+        """Return what the log says of a stage's work."""
+        return self.results.get(stage.id) or StageResult()
+
+    @property
+    def amendments(self) -> list[AmendmentRecord]:
+        """Every amendment in the order of its proposal, with who decided it."""
+        return self.decisions.records(self.state)
+
+
+def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -> WorkflowFacts:
+    """Return the facts of a history; ``state`` is the one at its end."""
+    found = WorkflowFacts(state)
+    for event, after in steps:
+        found.add(event, after)
+    return found
+
+
+def _place_of(difference: Mapping[str, Any]) -> str:
+    """Return where a difference lies, in dots; of one of another shape what can be told."""
+    path = difference.get("path")
+    steps = path if isinstance(path, list) else [path]
+    return ".".join(str(step) for step in (difference.get("stage"), *steps) if step is not None)

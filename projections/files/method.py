@@ -1,0 +1,138 @@
+"""How each stage was computed, whole: somebody who reads it can do the same again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from lifecycle.state.workflow import Attempt, Stage
+from lifecycle.sweeps.definition import MAP, is_sweep
+from projections.files.facts import Fields, WorkflowFacts
+from projections.words.came_about import SET, variables_of
+
+#: Parameters that say what is run, in the order in which they are told.
+_FIRST = ("command", MAP, "verify")
+Named = list[tuple[str, str]]
+"""Names and values, each value whole: text as it is, the rest as JSON."""
+
+
+class MethodFile(NamedTuple):
+    """A file that a stage read, ran or made; size in bytes and SHA-256 in hex, empty if unknown."""
+
+    role: str
+    path: str
+    size: str
+    sha256: str
+
+
+class StageMethod(NamedTuple):
+    """What one stage was computed with: the attempt behind its outputs, else its definition.
+
+    ``place`` is where its command is run, empty if it has none; ``ran``: where and how it was.
+    """
+
+    stage: Stage
+    place: str
+    parameters: Named
+    files: list[MethodFile]
+    ran: Named
+
+
+class StageEnvironment(NamedTuple):
+    """The environment that stages have in common; values of ``names`` are not in the log."""
+
+    stages: list[str]
+    values: Named
+    names: list[str]
+    sha256: str
+
+
+class Method(NamedTuple):
+    """The method of a workflow; ``session`` is what its last session found of its surroundings."""
+
+    stages: list[StageMethod]
+    environments: list[StageEnvironment]
+    session: Named
+
+    @property
+    def said(self) -> str:
+        """How the commands are run."""
+        return (
+            "A command is run by bash, with copies of its inputs at their paths below "
+            "$WFCTL_ROOT, and sees a parameter NAME as $WFCTL_PARAM_NAME; verify is run in the "
+            "root of the workflow. Digests are SHA-256."
+        )
+
+
+def method(facts: WorkflowFacts) -> Method:
+    """Return how each stage was computed, in the order of the plan."""
+    stages = [_of_stage(facts, stage) for stage in facts.state.stages.values()]
+    said = (one.environment for one in reversed(facts.sessions) if one.environment)
+    return Method(stages, _environments(facts), as_typed(next(said, {})))
+
+
+def as_typed(values: Fields) -> Named:
+    """Return values by name, each as it is typed."""
+    return [
+        (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in values.items()
+    ]
+
+
+def _of_stage(facts: WorkflowFacts, stage: Stage) -> StageMethod:
+    attempt = stage.source
+    given = facts.result(stage).parameters(stage, attempt)
+    first = {name: given[name] for name in _FIRST if name in given}
+    each = "a folder for each task, in " if is_sweep(given) else ""
+    place = f"{each}a scratch copy of {stage.id}/" if "command" in given else ""
+    return StageMethod(
+        stage, place, as_typed(first | given), list(_files(stage, attempt)), _ran(facts, stage)
+    )
+
+
+def _files(stage: Stage, attempt: Attempt | None) -> Iterator[MethodFile]:
+    """Yield each file once, the scripts first: a script may be an input too."""
+    scripts = attempt.scripts if attempt is not None else {}
+    yield from (MethodFile("script", path, "", digest) for path, digest in scripts.items())
+    if attempt is None:
+        yield from (MethodFile("input", path, "", "") for path in stage.inputs)
+        return
+    read = [one for one in attempt.inputs if one["path"] not in scripts]
+    yield from _recorded(f"carried on from {attempt.carried_from}", attempt.carried)
+    yield from _recorded("input", read)
+    beside = {path: one for path, one in (attempt.beside or {}).items() if path not in scripts}
+    yield from (MethodFile("beside a script", path, "", one) for path, one in beside.items())
+    yield from _recorded("output", stage.results)
+
+
+def _recorded(role: str, files: Sequence[Fields]) -> Iterator[MethodFile]:
+    for one in files:
+        path, size, digest = (str(one.get(name, "")) for name in ("path", "size", "sha256"))
+        yield MethodFile(role, path, size, digest)
+
+
+def _ran(facts: WorkflowFacts, stage: Stage) -> Named:
+    """Return where and how the attempt behind the outputs ran; what is unknown is left out."""
+    state, attempt = facts.state, stage.source
+    backend = stage.backend or state.default_backend
+    told: dict[str, Any] = {"backend": backend, "profile": state.profile(stage) or None}
+    if attempt is not None:
+        told |= {"attempt": attempt.id, "host": attempt.host, "mode": attempt.mode}
+        told |= {"DPDispatcher": attempt.dpdispatcher_version}
+        told |= facts.result(stage).versions.get(attempt.id, {})
+    return as_typed({name: value for name, value in told.items() if value is not None})
+
+
+def _environments(facts: WorkflowFacts) -> list[StageEnvironment]:
+    found: dict[str, StageEnvironment] = {}
+    for stage in facts.state.stages.values():
+        known = stage.source.environment if stage.source is not None else None
+        if known is None:
+            continue
+        every = variables_of(known)
+        values = [one for one in every.items() if one[1] != SET]
+        hidden = [name for name, value in every.items() if value == SET]
+        fresh = StageEnvironment([], values, hidden, known["sha256"])
+        found.setdefault(known["sha256"], fresh).stages.append(stage.id)
+    return list(found.values())

@@ -1,0 +1,78 @@
+"""The sessions of a workflow: when they ran, what they cost, what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.conditions import budget_of
+from lifecycle.state.workflow import Workflow
+
+
+@dataclass(slots=True)
+class SessionRecord:
+    """One session. Times are UTC; ``end`` is its reason, ``died`` or ``open``."""
+
+    number: int
+    started_at: str
+    started_by: str
+    driven: bool
+    budget: float
+    environment: dict[str, Any] | None = None
+    ended_at: str | None = None
+    end: str = "open"
+    next: str | None = None
+    cost: float = 0
+    charges: list[dict[str, Any]] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
+    """Return every session of a history that wfctl kept, the oldest first."""
+    found: list[SessionRecord] = []
+    for event, state in steps:
+        take_session(found, event, state)
+    return found
+
+
+def take_session(found: list[SessionRecord], event: RecordedEvent, state: Workflow) -> None:
+    """Take into ``found`` what an event says of a session; ``state`` is the one after it."""
+    if event.type == "session.started":
+        if found and found[-1].end == "open":
+            found[-1].end = "died"
+        found.append(_started(event, state))
+    elif found and found[-1].end == "open":
+        _take_in(found[-1], event)
+
+
+def _started(event: RecordedEvent, state: Workflow) -> SessionRecord:
+    return SessionRecord(
+        number=event.data["number"],
+        started_at=event.occurred_at,
+        started_by=str(event.actor),
+        driven=event.data.get("driven", False),
+        budget=budget_of(state),
+        environment=event.data.get("environment"),
+    )
+
+
+def _take_in(session: SessionRecord, event: RecordedEvent) -> None:
+    data = event.data
+    match event.type:
+        case "session.ended":
+            session.ended_at, session.end = event.occurred_at, data["reason"]
+            session.next = data.get("next")
+        case "cost.charged":
+            session.cost += data["weight"]
+            session.charges.append({k: data[k] for k in ("stage", "weight", "work_class")})
+        case "stage.completed":
+            session.completed.append(data["stage"])
+        case "stage.failed":
+            session.failed.append(data["stage"])
