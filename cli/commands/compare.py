@@ -89,8 +89,8 @@ def _expanded(settings: Settings, sides: Sequence[str]) -> list[str]:
 def _where(settings: Settings, name: str) -> tuple[Settings, str]:
     """Return the root that a side is of, and what of it: ``../b/stage-2/att-0001``."""
     path = Path(name)
-    for folder in (path, *path.parents):
-        if folder != Path() and (folder / ".wfctl" / "config.toml").is_file():
+    for folder in (path, *(one for one in path.parents if one != Path())):
+        if (folder / ".wfctl" / "config.toml").is_file():
             rest = str(path.relative_to(folder)) if path != folder else ""
             return replace(settings, root=folder, database_url=None), rest
     return settings, name
