@@ -26,6 +26,7 @@ from projections.exports.markup import flat, shown
 from projections.exports.report import counts
 from projections.exports.timeline_svg import drawing as timeline
 from projections.exports.timeline_svg import state_spans
+from projections.files.comparison import ComparedSide, of_runs, order_of, plain, rows
 from projections.files.document_diff import differences
 from projections.files.state_document import document
 from projections.files.summary import figures_of
@@ -36,6 +37,7 @@ from projections.words.came_about import Item, counts_of
 from projections.words.text import NextAction, duration, told_used
 from service.errors import NotFound
 from service.files.surroundings import surroundings
+from service.questions.sides import side_of, sides_of
 from service.reading.log import Selection, WorkflowLog
 from service.reading.moment import parse_moment
 from service.root.root import Root
@@ -46,6 +48,8 @@ _STAGES, _EVENTS, _LINES, _ATTEMPTS, _DIFFERENCES = 250, 100, 15, 20, 100
 _TAILS = 8
 #: Tasks of a grid, failed tasks that are listed, plots of a stage.
 _GRID, _FAILED, _PLOTS = 5000, 50, 6
+#: What is told of a comparison though it is the same, and columns of a table of runs.
+_ALWAYS, _COLUMNS = ("metric", "output"), 12
 #: Stages up to which a picture of all of them is drawn.
 _DRAWN = 400
 
@@ -293,6 +297,31 @@ def _used(task: Mapping[str, Any]) -> str:
     return told_used({name: value for name, value in found.items() if value is not None})
 
 
+def compare(look: PageLook) -> bytes:
+    """Return the page of sides of the workflow beside each other; of many a line a run."""
+    given = [look.request.text(name) for name in ("a", "b")]
+    asked = [one for one in given if one is not None]
+    names = sides_of(asked[0], look.then) if len(asked) == 1 else asked
+    found = rows([_side(look, name) for name in names]) if len(names) > 1 else []
+    columns = of_runs(found)
+    sort = look.request.text("sort") or ""
+    by = next((row for row in columns if row.name == sort.removeprefix("-")), None)
+    values = list(map(plain, by.values)) if by is not None else [None] * len(names)
+    return render.page(
+        "compare.html.j2", **look.common, a=given[0] or "", b=given[1] or "", names=names,
+        rows=[row for row in found if row.kind in _ALWAYS or not row.is_same][:_DIFFERENCES],
+        columns=columns[:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
+        order=order_of(values, down=sort.startswith("-")),
+    )  # fmt: skip
+
+
+def _side(look: PageLook, name: str) -> ComparedSide:
+    def tasks(stage: Stage) -> list[dict[str, Any]]:
+        return [one for one in look.tasks(stage) if one["state"] == "done"]
+
+    return side_of(name, name, look.log, look.then, tasks)
+
+
 def printed(look: PageLook) -> bytes:
     """Return the page of what an attempt printed, ended or not."""
     found = look.then.stage(look.request.parts[3])
@@ -458,6 +487,7 @@ _PAGES: dict[str, Callable[[PageLook], bytes]] = {
     "": workflow,
     "history": history,
     "amendments": amendments,
+    "compare": compare,
     "search": search,
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,23 +17,23 @@ from cli.frame.workspace import Reading, reading, reading_of, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, present, print_csv, table
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from projections.files.comparison import (
     OF_FILES,
     ComparedRow,
     ComparedSide,
+    of_runs,
+    order_of,
+    plain,
     rows,
-    side_of_attempt,
-    side_of_stage,
-    side_of_state,
 )
 from projections.files.document_diff import FieldDifference, differences
 from projections.files.state_document import document
 from service.errors import InvalidOption, NotFound
+from service.questions.sides import side_of, sides_of
 from service.reading.moment import Moment
 
-_ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
 #: What is told though it is the same.
 _ALWAYS = ("metric", "output")
 #: Characters of a value.
@@ -81,9 +80,9 @@ def _expanded(settings: Settings, sides: Sequence[str]) -> list[str]:
         return list(sides)
     there, rest = _where(settings, sides[0])
     with reading_of(there) as here:
-        stage = here.state().stages.get(rest) if rest else None
-    attempts = stage.attempts if stage is not None else []
-    return [f"{sides[0]}/{one.id}" for one in attempts] or list(sides)
+        found = sides_of(rest, here.state())
+    prefix = sides[0].removesuffix(rest)
+    return [f"{prefix}{one}" for one in found]
 
 
 def _where(settings: Settings, name: str) -> tuple[Settings, str]:
@@ -99,31 +98,18 @@ def _where(settings: Settings, name: str) -> tuple[Settings, str]:
 def _side(settings: Settings, name: str) -> ComparedSide:
     there, rest = _where(settings, name)
     with reading_of(there) as here:
-        named, state = _ATTEMPT.fullmatch(rest), here.state()
-        if not rest:
-            return side_of_state(name, state)
-        if rest in state.stages:
-            return side_of_stage(name, state.stages[rest], _tasks(here, state, rest))
-        if named is None:
-            return side_of_state(name, here.log.current(moment(rest, None)))
-        stage, attempt = named["stage"], named["attempt"]
-        known = state.stage(stage)
-        side = side_of_attempt(name, here.log.steps(), stage, attempt)
-        if side is None:
-            has = ", ".join(one.id for one in known.attempts) or "none"
-            raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
-        return side
+        state = here.state()
+        return side_of(name, rest, here.log, state, partial(_tasks, here.root.path, state))
 
 
-def _tasks(here: Reading, state: Workflow, id_: str) -> list[Record]:
+def _tasks(root: Path, state: Workflow, stage: Stage) -> list[Record]:
     """Return a record of each task that a sweep has done, as its table has them."""
-    stage = state.stages[id_]
     if not is_sweep(stage.parameters):
         return []
     from reconciler.sweep.table import row_of
     from reconciler.sweep.tasks import tasks_of
 
-    return [row_of(one) for one in tasks_of(here.root.path, state, stage) if one.state == "done"]
+    return [row_of(one) for one in tasks_of(root, state, stage) if one.state == "done"]
 
 
 def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) -> None:
@@ -167,12 +153,12 @@ def _in_json(names: list[str], row: ComparedRow) -> Record:
 
 def _flat(names: list[str], row: ComparedRow) -> Iterator[Record]:
     """Yield a record of plain values, and of a number with an error a second one for that."""
-    plain = [one["value"] if row.kind == "metric" and one else one for one in row.values]
+    values = map(plain, row.values)
     far = row.apart[0] if len(names) == 2 else None
     yield {
         "kind": row.kind,
         "name": row.name,
-        **dict(zip(names, plain, strict=True)),
+        **dict(zip(names, values, strict=True)),
         "same": row.is_same,
         "difference": far.value if far else None,
         "sigma": far.sigma if far else None,
@@ -187,7 +173,7 @@ def _print_runs(
     output: Output, names: list[str], found: Sequence[ComparedRow], sort: str | None
 ) -> None:
     """Print a line for each side: its numbers, the parameters that differ, how long it took."""
-    told = [row for row in found if row.kind == "metric" or (_is_told(row) and not row.is_same)]
+    told = of_runs(found)
     records = [_run(name, place, told) for place, name in enumerate(names)]
     heads = ["side", *(row.name for row in told)]
     if sort is not None:
@@ -208,18 +194,10 @@ def _print_runs(
     output.print(table(output, records, columns))
 
 
-def _is_told(row: ComparedRow) -> bool:
-    return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith("seconds"))
-
-
 def _run(name: str, place: int, told: Sequence[ComparedRow]) -> Record:
-    values = {row.name: row.values[place] for row in told}
-    plain = {
-        head: value["value"] if isinstance(value, dict) and "value" in value else value
-        for head, value in values.items()
-    }
-    cells = {"side": name, **{row.name: row.cell(place) for row in told}}
-    return {"values": {"side": name, **plain}, "cells": cells}
+    values = {row.name: plain(row.values[place]) for row in told}
+    cells = {row.name: row.cell(place) for row in told}
+    return {"values": {"side": name, **values}, "cells": {"side": name, **cells}}
 
 
 def _sorted(records: list[Record], heads: list[str], sort: str) -> list[Record]:
@@ -228,15 +206,8 @@ def _sorted(records: list[Record], heads: list[str], sort: str) -> list[Record]:
     if name not in heads:
         raise InvalidOption(f"--sort: expected one of {', '.join(heads)}, found {name!r}")
 
-    def value(record: Record) -> Any:
-        return record["values"].get(name)
-
-    numbers = [one for one in records if isinstance(value(one), int | float)]
-    texts = [one for one in records if value(one) is not None and one not in numbers]
-    rest = [one for one in records if value(one) is None]
-    numbers.sort(key=value, reverse=down)
-    texts.sort(key=lambda one: str(value(one)), reverse=down)
-    return [*numbers, *texts, *rest]
+    order = order_of([one["values"].get(name) for one in records], down=down)
+    return [records[place] for place in order]
 
 
 def _print_text(

@@ -97,6 +97,33 @@ def rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
     return [ComparedRow(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
 
 
+def of_runs(found: Sequence[ComparedRow]) -> list[ComparedRow]:
+    """Return the columns of a table of runs: numbers, parameters that differ, seconds."""
+    return [row for row in found if row.kind == "metric" or (_is_told(row) and not row.is_same)]
+
+
+def _is_told(row: ComparedRow) -> bool:
+    return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith("seconds"))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as one that sorts: of a metric its number."""
+    return value["value"] if isinstance(value, dict) and "value" in value else value
+
+
+def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
+    """Return the places of values in their order: numbers before text, and last what is not there.
+
+    ``down``: the largest first.
+    """
+    every = range(len(values))
+    numbers = [n for n in every if is_number(values[n])]
+    texts = [n for n in every if values[n] is not None and n not in numbers]
+    numbers.sort(key=lambda n: values[n], reverse=down)
+    texts.sort(key=lambda n: str(values[n]), reverse=down)
+    return [*numbers, *texts, *(n for n in every if values[n] is None)]
+
+
 def side_of_state(name: str, state: Workflow) -> ComparedSide:
     """Return a whole workflow as it is in a state: each value under its stage's id."""
     side = ComparedSide(name)

@@ -19,7 +19,15 @@ from tests.pages.support import PATIENCE, Served, served
 
 #: What a page may take to show what happened, ten times the aim.
 SOON = 5000.0
-PATHS = ("", "history", "amendments", "search?q=stage", "stage/stage-2", "?at=9")
+PATHS = (
+    "",
+    "history",
+    "amendments",
+    "search?q=stage",
+    "stage/stage-2",
+    "?at=9",
+    "compare?a=stage-2",
+)
 
 
 @pytest.fixture(scope="module")

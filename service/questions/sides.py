@@ -1,0 +1,53 @@
+"""What a side of a comparison names: an attempt, a stage, or a workflow at a moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lifecycle.state.workflow import Stage, Workflow
+from projections.files.comparison import (
+    ComparedSide,
+    side_of_attempt,
+    side_of_stage,
+    side_of_state,
+)
+from service.errors import NotFound
+from service.reading.log import WorkflowLog
+from service.reading.moment import parse_moment
+
+_ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
+#: Returns a record of each task that a sweep has done.
+TasksOf = Callable[[Stage], Iterable[Mapping[str, Any]]]
+
+
+def side_of(
+    name: str, named: str, log: WorkflowLog, state: Workflow, tasks: TasksOf
+) -> ComparedSide:
+    """Return the side that a text names in a workflow; it is called ``name``.
+
+    ``named`` is ``stage-2/att-0001``, a stage, a moment, or nothing for the workflow as it is.
+    Raises `NotFound`, `UnknownStage`, and `InvalidOption` for what is no moment.
+    """
+    found = _ATTEMPT.fullmatch(named)
+    if not named:
+        return side_of_state(name, state)
+    if named in state.stages:
+        return side_of_stage(name, state.stages[named], tasks(state.stages[named]))
+    if found is None:
+        return side_of_state(name, log.current(parse_moment(named)))
+    stage, attempt = found["stage"], found["attempt"]
+    known = state.stage(stage)
+    side = side_of_attempt(name, log.steps(), stage, attempt)
+    if side is None:
+        has = ", ".join(one.id for one in known.attempts) or "none"
+        raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
+    return side
+
+
+def sides_of(named: str, state: Workflow) -> list[str]:
+    """Return the attempts of a stage that is named alone, else what is named."""
+    stage = state.stages.get(named)
+    attempts = stage.attempts if stage is not None else []
+    return [f"{named}/{one.id}" for one in attempts] or [named]
