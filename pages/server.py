@@ -20,6 +20,7 @@ from typing import Any
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from pages import entrance, render, views
 from pages.entrance import Door
+from pages.looking import looked
 from pages.render import PageRequest, figure, parsed
 from pages.shelf import Pulses, ServedRoot, Shelf
 from service.errors import InvalidOption, NotFound
@@ -171,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             case ("w", key, *_) if len(request.parts) > 2:
                 entry = shelf.entry(key)
                 with entry.open() as log:
-                    content = views.page_of(views.looked(shelf, entry, log, request))
+                    content = views.page_of(looked(shelf, entry, log, request))
                 self._send(200, _HTML, content)
             case _:
                 raise NotFound(f"no page {request.path!r:.200}; the list leads to all there are")

@@ -2,116 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.evolve import parameters_then
 from lifecycle.state.conditions import budget_of
-from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
+from lifecycle.state.workflow import PLAN, Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from lifecycle.words.metrics import metrics_of
 from pages import render
-from pages.render import PageRequest, previews, tail_of
-from pages.shelf import FoundEvents, ServedRoot, Shelf, holds, newest, quoted, record, written
-from projections.drawing.plots import drawing as plot_drawing
-from projections.drawing.plots import plot_of_attempts, plot_of_tasks
+from pages.looking import PageLook, commands_of, next_of, seen_of, took
+from pages.render import PageRequest
+from pages.shelf import FoundEvents, Shelf, holds, newest, quoted, record, written
+from pages.stage_views import compare, printed, stage, task
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
 from projections.exports.report import counts
 from projections.exports.timeline_svg import drawing as timeline
 from projections.exports.timeline_svg import state_spans
-from projections.files.comparison import ComparedSide, of_runs, order_of, plain, rows
 from projections.files.document_diff import differences
 from projections.files.state_document import document
 from projections.files.summary import figures_of
-from projections.screens.next_actions import Surroundings, next_actions
-from projections.words.account import Seen, account, waits
+from projections.words.account import account, waits
 from projections.words.answers import answers, told_all
-from projections.words.came_about import Item, counts_of
-from projections.words.text import NextAction, duration, told_used
 from service.errors import NotFound
-from service.files.surroundings import surroundings
-from service.questions.sides import side_of, sides_of
-from service.reading.log import Selection, WorkflowLog
+from service.reading.log import Selection
 from service.reading.moment import parse_moment
-from service.root.root import Root
 
-#: Stages of a page, events of a page, lines beside a workflow, attempts of a stage, differences.
-_STAGES, _EVENTS, _LINES, _ATTEMPTS, _DIFFERENCES = 250, 100, 15, 20, 100
+#: Stages of a page, events of a page, lines beside a workflow, differences.
+_STAGES, _EVENTS, _LINES, _DIFFERENCES = 250, 100, 15, 100
 #: Running stages whose lines are shown.
 _TAILS = 8
-#: Tasks of a grid, failed tasks that are listed, plots of a stage.
-_GRID, _FAILED, _PLOTS = 5000, 50, 6
-#: What is told of a comparison though it is the same, and columns of a table of runs.
-_ALWAYS, _COLUMNS = ("metric", "output"), 12
 #: Stages up to which a picture of all of them is drawn.
 _DRAWN = 400
-
-
-@dataclass(frozen=True, slots=True)
-class PageLook:
-    """A workflow opened for one request: ``then`` is the state at ``?at=``, else that of now."""
-
-    shelf: Shelf
-    entry: ServedRoot
-    log: WorkflowLog
-    request: PageRequest
-    now: Workflow
-    then: Workflow
-
-    @property
-    def is_now(self) -> bool:
-        """Whether no moment was named."""
-        return self.request.text("at") is None
-
-    @property
-    def last(self) -> int:
-        """Below which version events are looked for."""
-        end = self.then.head + 1
-        return min(self.request.number("before") or end, end)
-
-    def running(self, most: int) -> dict[str, str]:
-        """Return by stage the last lines of what runs."""
-        return self.shelf.running(self.entry, self.log, self.then, most)
-
-    def counts(self, stage: Stage) -> dict[str, int] | None:
-        """Return how many tasks of a sweep stand where; None if nothing is known of any."""
-        if self.is_now and self.entry.root is not None:
-            return self.shelf.sight.counts(self.entry.root, self.then, stage)
-        seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
-        return counts_of(seen) if seen is not None else None
-
-    def tasks(self, stage: Stage) -> list[dict[str, Any]]:
-        """Return a record of each task of a sweep, nothing of what is not looked at."""
-        if not (self.is_now and self.entry.root is not None and is_sweep(stage.parameters)):
-            return []
-        return self.shelf.sight.tasks(self.entry.root, self.then, stage)
-
-    @property
-    def common(self) -> dict[str, Any]:
-        """What every page of a workflow shows."""
-        return {
-            "entry": self.entry,
-            "state": self.then,
-            "now": self.now,
-            "at": self.request.text("at"),
-            "is_live": self.is_now,
-            "values": dict(self.request.values),
-        }
-
-
-def looked(shelf: Shelf, entry: ServedRoot, log: WorkflowLog, request: PageRequest) -> PageLook:
-    """Return the workflow as the request wants to see it; raises as `WorkflowLog.current`."""
-    now = shelf.state(entry, log)
-    at = request.text("at")
-    then = now if at is None else log.current(parse_moment(at))
-    return PageLook(shelf, entry, log, request, now, then)
 
 
 def listing(shelf: Shelf) -> bytes:
@@ -125,13 +50,13 @@ def listing(shelf: Shelf) -> bytes:
             records.append(record(entry, None, str(getattr(error, "message", error))[:300]))
     records.sort(key=lambda one: one["updated"], reverse=True)
     records.sort(key=lambda one: one["urgency"])
-    return render.page("list.html.j2", records=records, is_live=True, commands=_commands)
+    return render.page("list.html.j2", records=records, is_live=True, commands=commands_of)
 
 
 def workflow(look: PageLook) -> bytes:
     """Return the page of a workflow, now or at a moment with what differs from now."""
     state, first = look.then, look.request.number("stages") or 0
-    stands = account(state, _seen(look))
+    stands = account(state, seen_of(look))
     every = list(state.stages.values())
     return render.page(
         "workflow.html.j2",
@@ -141,9 +66,9 @@ def workflow(look: PageLook) -> bytes:
         figures=figures_of(state),
         bars=_bars(look),
         numbers=told_all,
-        waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
+        waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
-        next=_next(look),
+        next=next_of(look),
         tails=look.running(_TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],
         stages=every[first : first + _STAGES],
@@ -153,7 +78,7 @@ def workflow(look: PageLook) -> bytes:
         budget=budget_of(state),
         graph=_drawn(lambda one: graph(one, _places(look)), state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
-        took=_took,
+        took=took,
         lines=newest(look.log, state.head + 1, _LINES, lambda _: True).events,
         differences=[]
         if look.is_now
@@ -175,202 +100,9 @@ def _bars(look: PageLook) -> dict[str, dict[str, int]]:
     return {id_: counts for id_, counts in found.items() if counts is not None}
 
 
-def _took(began: str | None, ended: str | None) -> str:
-    return duration(began, ended) if began and ended else ""
-
-
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
     """Return a picture as markup of ours; of too many stages none."""
     return Markup(shown(draw(state))) if len(state.stages) <= _DRAWN else ""
-
-
-def _seen(look: PageLook) -> Seen | None:
-    if not look.is_now or look.entry.root is None:
-        return None
-    return look.shelf.sight.seen(look.entry.root, look.log, look.now)
-
-
-def _next(look: PageLook) -> list[NextAction]:
-    """Return what leads on, each with the root that it is for."""
-    if not look.is_now:
-        return []
-    root = look.entry.root
-    around = surroundings(Root(root), look.now, look.log, _seen(look)) if root else Surroundings()
-    found = next_actions(look.now, around)
-    return [
-        one._replace(command=f"{look.entry.command}{one.command.removeprefix('wfctl')}")
-        for one in found[:_STAGES]
-    ]
-
-
-#: By its kind, the commands with which a person decides what waits for one.
-_DECIDES = {
-    "amendment": ("amend approve {}", "amend reject {}"),
-    "drift": ("drift show",),
-    "stale": ("rerun {}",),
-    "failure": ("why {}",),
-    "judgement": ('stage complete {} --evidence "TEXT"',),
-}
-
-
-def _commands(entry: ServedRoot, wait: Item) -> list[str]:
-    """Return the commands that a person decides with."""
-    lines = _DECIDES.get(wait.kind, ("reconcile",))
-    if wait.is_of_files and wait.kind not in ("amendment", "drift", "stale", "failure"):
-        lines = (f"verify {wait.stage}",)
-    return [f"{entry.command} {line.format(wait.subject)}" for line in lines]
-
-
-def stage(look: PageLook) -> bytes:
-    """Return the page of a stage: attempts, evidence, parameters and who set them, files."""
-    found = look.then.stage(look.request.parts[3])
-    listed = found.attempts[-_ATTEMPTS:][::-1]
-    root = look.entry.root
-    source = found.source
-    stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
-    runs = look.is_now and found.open_attempt is not None
-    tasks = look.tasks(found)
-    tails = look.running(len(look.then.stages)) if runs else {}
-    return render.page(
-        "stage.html.j2",
-        **look.common,
-        stage=found,
-        attempts=listed,
-        older=len(found.attempts) - len(listed),
-        judged=_judgements(look, found, listed),
-        ran_with={one.id: _ran_with(look.now, found, one) for one in listed},
-        numbers=told_all(found, found.metrics),
-        numbers_of=partial(told_all, found),
-        took=_took,
-        used=told_used,
-        bar_of=look.counts(found) if is_sweep(found.parameters) else None,
-        tasks=tasks[:_GRID],
-        more_tasks=len(tasks) - _GRID,
-        failed=[one for one in tasks if one["state"] in ("failed", "lost")][:_FAILED],
-        plots=list(_plots(found, tasks)),
-        setters=_setters(look.then, found),
-        others=[one for one in stands if not one.person],
-        tail=tails.get(found.id, ""),
-        results=previews(root, found.results),
-        inputs=previews(root, source.inputs if source else ()),
-        dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
-        next=[one for one in _next(look) if found.id in str(one).split()],
-        waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
-    )
-
-
-def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tuple[Any, Any]]:
-    """Return the parameters that an attempt ran with and that are others now, with those of now."""
-    then, now = parameters_then(state, stage, attempt.plan), stage.parameters
-    names = dict.fromkeys((*then, *now))
-    return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}
-
-
-def _plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a small plot of each number of a stage: over its points, else over its attempts."""
-    done = [one for one in tasks if one["state"] == "done"]
-    for name in list(metrics_of(stage.parameters))[:_PLOTS]:
-        plot = plot_of_tasks(done, name) if done else plot_of_attempts(stage.attempts, name)
-        if plot is not None:
-            yield Markup(shown(plot_drawing(plot)))
-
-
-def task(look: PageLook) -> bytes:
-    """Return the page of a task: what became of it, its numbers, and what it printed."""
-    found = look.then.stage(look.request.parts[3])
-    key = look.request.text("key") or ""
-    one = next((row for row in look.tasks(found) if row["key"] == key), None)
-    if one is None:
-        raise NotFound(f"{found.id} has no task {key!r:.200} to look at; its page lists them")
-    root = look.entry.root
-    names = ("log", "err") if one["folder"] and root is not None else ()
-    printed = {name: tail_of(root, f"{one['folder']}/{name}") for name in names if root is not None}
-    outputs = [{**file, "path": f"{one['folder']}/{file['path']}"} for file in one["outputs"]]
-    return render.page(
-        "task.html.j2", **look.common, stage=found, task=one, printed=printed,
-        left=previews(root, outputs), used=_used,
-    )  # fmt: skip
-
-
-def _used(task: Mapping[str, Any]) -> str:
-    found = {"cpu_seconds": task["cpu_seconds"], "peak_memory_bytes": task["memory"]}
-    return told_used({name: value for name, value in found.items() if value is not None})
-
-
-def compare(look: PageLook) -> bytes:
-    """Return the page of sides of the workflow beside each other; of many a line a run."""
-    given = [look.request.text(name) for name in ("a", "b")]
-    asked = [one for one in given if one is not None]
-    names = sides_of(asked[0], look.then) if len(asked) == 1 else asked
-    found = rows([_side(look, name) for name in names]) if len(names) > 1 else []
-    columns = of_runs(found)
-    sort = look.request.text("sort") or ""
-    by = next((row for row in columns if row.name == sort.removeprefix("-")), None)
-    values = list(map(plain, by.values)) if by is not None else [None] * len(names)
-    return render.page(
-        "compare.html.j2", **look.common, a=given[0] or "", b=given[1] or "", names=names,
-        rows=[row for row in found if row.kind in _ALWAYS or not row.is_same][:_DIFFERENCES],
-        columns=columns[:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
-        order=order_of(values, down=sort.startswith("-")),
-    )  # fmt: skip
-
-
-def _side(look: PageLook, name: str) -> ComparedSide:
-    def tasks(stage: Stage) -> list[dict[str, Any]]:
-        return [one for one in look.tasks(stage) if one["state"] == "done"]
-
-    return side_of(name, name, look.log, look.then, tasks)
-
-
-def printed(look: PageLook) -> bytes:
-    """Return the page of what an attempt printed, ended or not."""
-    found = look.then.stage(look.request.parts[3])
-    id_ = look.request.text("attempt") or ""
-    attempt = next((one for one in found.attempts if one.id == id_), None)
-    if attempt is None or look.entry.root is None:
-        raise NotFound(f"{found.id} has no attempt {id_!r:.80} to look at; its page lists them")
-    sight = look.shelf.sight.printed
-    said = {
-        name: sight(look.entry.root, look.log, look.then, found, id_, name == "stderr")
-        for name in ("stdout", "stderr")
-    }
-    return render.page("printed.html.j2", **look.common, stage=found, attempt=attempt, said=said)
-
-
-#: Looks back for the judgements of a stage, each as far as `newest` goes.
-_LOOKS = 2
-_JUDGED = ("stage.completed", "stage.failed")
-
-
-def _judgements(look: PageLook, stage: Stage, listed: list[Attempt]) -> dict[str, dict[str, Any]]:
-    """Return by attempt the checks and the words with which it was judged, of those shown."""
-    ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
-    needles = [[quoted(type_) for type_ in _JUDGED], [quoted(stage.id)]]
-    last = listed[0].id if listed else ""
-    found: dict[str, dict[str, Any]] = {}
-    before: int | None = look.then.head + 1
-
-    def fits(event: RecordedEvent) -> bool:
-        return event.type in _JUDGED and event.data.get("stage") == stage.id
-
-    for _ in range(_LOOKS):
-        if before is None or ended <= set(found):
-            break
-        events, before = newest(look.log, before, _ATTEMPTS, fits, needles)
-        for event in events:
-            found.setdefault(str(event.data.get("attempt") or last), event.data)
-    return found
-
-
-def _setters(state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return by parameter who set it: the plan, or the last amendment that changed it."""
-    found = dict.fromkeys(map(str, stage.parameters), "the plan")
-    for amendment in state.amendments.values():
-        changed = amendment.changes.get("parameters") if amendment.status == "approved" else None
-        if stage.id in amendment.targets and isinstance(changed, dict):
-            by = f"{amendment.id}, approved by {amendment.approved_by or 'a person'}"
-            found.update(dict.fromkeys(map(str, changed), by))
-    return found
 
 
 _FILTERS = ("type", "stage", "actor", "session", "status", "amendment", "since", "until", "grep")
@@ -437,7 +169,7 @@ def amendments(look: PageLook) -> bytes:
     every = list(look.then.amendments.values())[::-1]
     return render.page(
         "amendments.html.j2", **look.common, amendments=every, impact=pending,
-        decisions=_decisions(look), commands=_commands,
+        decisions=_decisions(look), commands=commands_of,
         waits={w.subject: w for w in waits(look.then) if w.kind == "amendment"},
     )  # fmt: skip
 

@@ -162,7 +162,7 @@ def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -
     """Every attempt with its verdict and the evidence for it."""
     with reading(context) as workflow:
         names, records = _asked(workflow, tables.ATTEMPTS, view, stage=stage)
-        used = _used_by(workflow.state(view))
+        used = _used_by(workflow.state(view)) if records else {}
         for record in records:
             nothing = dict.fromkeys(USED)
             record.update(used.get((record["stage"], record["attempt"]), nothing))
@@ -188,7 +188,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
     with reading(context) as workflow:
         names, records = _asked(workflow, tables.COSTS, view)
         _, attempts = _asked(workflow, tables.ATTEMPTS, view, stage=None)
-        used = _used_by(workflow.state(view))
+        used = _used_by(workflow.state(view)) if attempts else {}
         for record in records:
             last = record["last_version"]
             begun = [one for one in attempts if record["first_version"] <= one["version"] <= last]

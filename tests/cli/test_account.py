@@ -13,9 +13,10 @@ import pytest
 from cli.commands.serve import _of_root
 from cli.frame.sight import sight
 from cli.settings import Settings
+from pages.looking import looked
 from pages.render import parsed
 from pages.shelf import Shelf
-from pages.views import looked, page_of
+from pages.views import page_of
 from tests.cli.support import Place, call
 from tests.keeping.support import made, stage
 
