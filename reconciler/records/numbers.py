@@ -31,7 +31,7 @@ def _content(file: Path) -> Any:
     if delimiter is None:
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"metrics: {file.name} is not JSON: {error}") from error
     header, *rows = csv.reader(io.StringIO(text), delimiter=delimiter)
     return {name: [row[n] for row in rows if n < len(row)] for n, name in enumerate(header)}

@@ -1,7 +1,7 @@
 # What commands used, as the kernel counted it. Bash knows the time of processors alone; Python can ask
 # for the largest of the processes, and for what was written to disks. Only one that was seen to work
 # is trusted with the end of a shell.
-read -r wfctl_python < <(command -v /usr/bin/python3 python3)
+read -r wfctl_python < <(command -v /usr/bin/python3 python3) || wfctl_python=
 "${wfctl_python:-false}" -I -S -c 'import resource' 2> /dev/null || wfctl_python=
 wfctl_uses='import os, resource, sys
 try:
@@ -19,7 +19,7 @@ wfctl_used() { # file, exit code, what the line begins with; a file of ours to b
     local times=${4:-} user= system=
     [ "$times" ] || times=$(mktemp "$1.XXXXXXXXXXXX")
     { times >| "$times" && { read -r _; read -r user system; } < "$times" &&
-        printf '%scpu_seconds=%s+%s\n' "$3" "$user" "$system" >> "$1"; } 2> /dev/null
+        printf '%scpu_seconds=%s+%s\n' "$3" "$user" "$system" >> "$1"; } 2> /dev/null || :
     [ "${4:-}" ] || rm -f "$times"
     exit "$2"
 }

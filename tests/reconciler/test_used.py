@@ -100,7 +100,8 @@ def test_a_shell_ends_as_its_command_did(tmp_path: Path, has_python: bool) -> No
     if has_python:
         (tools / "python3").symlink_to(sys.executable)
     script = script.replace("/usr/bin/python3 ", "")
-    line = f'{script}\n(wfctl_used "{tmp_path}/used" 7 "")'
+    # What somebody's own script sets holds here too.
+    line = f'set -euo pipefail; {script}\n(wfctl_used "{tmp_path}/used" 7 "")'
     done = subprocess.run(
         [str(shutil.which("bash")), "-c", line], env={"PATH": str(tools)}, check=False
     )

@@ -110,6 +110,8 @@ def test_a_number_is_one_of_json_or_of_a_column(
     ("content", "said"),
     [
         ("{}", "fit.json has no /tc"),
+        ("", "fit.json is empty"),
+        ("[" * 100_000, "fit.json is not JSON"),
         ('{"tc": "high", "error": 1}', "fit.json#/tc is no finite number"),
         ('{"tc": 1, "error": true}', "fit.json#/error is no finite number"),
         ('{"tc": 1' + "0" * 400 + ', "error": 1}', "fit.json#/tc is no finite number"),
