@@ -76,6 +76,11 @@ def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
     return text.decode()
 
 
+def stays(shown: str) -> str:
+    """Return what stays on a terminal: a living line that was taken away is seen no more."""
+    return re.sub(r"[^\n]*\r\x1b\[2K", "", shown)
+
+
 class Terminal(io.StringIO):
     """A stderr that people read."""
 
@@ -101,14 +106,14 @@ def test_words_of_others_do_not_steer_the_terminal_that_is_talked_to(
 @pytest.mark.slow
 def test_people_are_told_each_fact_once(place: Place) -> None:
     """On a terminal a sentence; its keys and values, and what leads on, for anyone who debugs."""
-    said = on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1")
+    said = stays(on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1"))
     assert "stage=" not in said
     assert "workflow=" not in said
     assert "preparing" not in said
     place.done("stage", "fail", "stage-1", "--error", "not so")
     place.done("stage", "retry", "stage-1", "--fix", "once more")
     line = ["--log-level", "debug", "dispatch", "stage-1", "--sync"]
-    said = on_a_terminal(place, *line, NO_COLOR="1")
+    said = stays(on_a_terminal(place, *line, NO_COLOR="1"))
     assert "stage-1 (Build): status -> preparing (sync dispatch) " in said
     assert "stage=stage-1" in said
     assert "\x1b" not in said
