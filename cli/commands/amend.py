@@ -34,6 +34,7 @@ from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
 from service.root.disk import utc_text
 from service.writing import amendments as decisions
+from service.writing import mandates
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 
@@ -84,21 +85,47 @@ def propose(
         )
     if not asked.reason:
         raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")
-    with writing(context, options.dry_run) as (service, output):
+    with engine(context, options.dry_run) as (jobs, output):
+        service = jobs.service
         before = service.state()
         named = proposal.of_each(before, asked, stage or [])
         each = [proposal.with_pins(one, service.root.path, before) for one in named]
         commands = [proposal.command_of(before, one) for one in each]
         for doubt in proposal.doubts(before, each):
             say(doubt)
-        outcome = service.handle(*commands, options=options)
-        tell_proposals(service, output, outcome, options)
+        tell_proposals(jobs, output, service.handle(*commands, options=options), options)
 
 
-def tell_proposals(
-    service: Service, output: Output, outcome: Outcome, options: WriteOptions
-) -> None:
-    """Tell of each proposal; ``amendment`` and ``impact`` are those of the first."""
+def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteOptions) -> None:
+    """Tell of each proposal, and let those take effect that are within a mandate.
+
+    ``amendment`` and ``impact`` are those of the first.
+    """
+    service = jobs.service
+    told, lines = _told_of(service, outcome, options)
+    stands = outcome.stands
+    for one in told:
+        if one.get("mandate") is not None and not options.dry_run:
+            in_force = mandates.take_effect(service, one["amendment"]["id"], WriteOptions())
+            stands = in_force.stands if in_force is not None else service.state()
+            one["amendment"] = _record(service.state().amendments[one["amendment"]["id"]])
+    if stands is not outcome.stands:
+        stop_all(jobs)
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "events": events_of(outcome, options),
+        **foreseen(outcome, options),
+        **told[0],
+        **({"proposals": told} if len(told) > 1 else {}),
+    }
+    output.changed(data, lambda: "\n".join(lines), stands, is_rehearsal=options.dry_run)
+
+
+def _told_of(
+    service: Service, outcome: Outcome, options: WriteOptions
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what is said of each proposal, as data and as lines."""
     state, root = service.state(), service.root.path
     kept = decisions.kept_folders(root, state)
     verb = "would propose" if options.dry_run else "proposed"
@@ -114,15 +141,11 @@ def tell_proposals(
         lines += [f"  {line}" for line in changes(one)]
         lines.append(f"impact: {'; '.join(words.consequences(impact))}")
         lines += words.foreseen(sight)
-    data = {
-        "dry_run": options.dry_run,
-        "repeated": outcome.repeated,
-        "events": events_of(outcome, options),
-        **foreseen(outcome, options),
-        **told[0],
-        **({"proposals": told} if len(told) > 1 else {}),
-    }
-    output.changed(data, lambda: "\n".join(lines), outcome.stands, is_rehearsal=options.dry_run)
+        cover = mandates.cover_of(service, state, one, impact)
+        if cover is not None:
+            told[-1] |= {"mandate": cover.mandate, "not_within": cover.why}
+            lines.append(f"{one.id} is {cover}")
+    return told, lines
 
 
 def _proposed(outcome: Outcome) -> list[Amendment]:
@@ -160,7 +183,12 @@ def approve(
             tell(output, decisions.plan_approval(service, ids[0], options), options)
             return
         consenter = consenter_of(service.state().consent, service.actor, key, signature)
-        found = [decisions.approve(service, id_, consenter, options, impact) for id_ in ids]
+        is_signed = key is not None or signature is not None
+        found = [
+            (None if is_signed else mandates.take_effect(service, id_, options))
+            or decisions.approve(service, id_, consenter, options, impact)
+            for id_ in ids
+        ]
         agreed = [outcome for outcome in found if outcome is not None]
         if agreed:
             stop_all(jobs)
@@ -307,7 +335,7 @@ def rerun(
         )
         proposed = jobs.service.handle(command, options=options)
         if options.dry_run:
-            tell_proposals(jobs.service, output, proposed, options)
+            tell_proposals(jobs, output, proposed, options)
             return
         decide(jobs, output, proposed, consenter)
 

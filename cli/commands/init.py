@@ -338,6 +338,6 @@ def apply(
                 raise InvalidOption("a changed plan says why: give --reason TEXT")
             proposed = service.handle(command, options=options)
         if options.dry_run:
-            tell_proposals(service, output, proposed, options)
+            tell_proposals(jobs, output, proposed, options)
             return
         decide(jobs, output, proposed, consenter)

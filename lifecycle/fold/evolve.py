@@ -15,10 +15,11 @@ from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
 from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, restore
+from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import METRICS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
-KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
+KEYED = frozenset({"parameters", "backend_profiles", "session_config", MANDATES})
 #: Kinds of amendments that change fields of a stage, and fields that alone may leave results.
 _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
@@ -27,6 +28,8 @@ _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
 #: Keys of what a field was and is.
 _LEAF = frozenset({"old", "new"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
+#: The policy that the proof of an approval by a mandate names.
+BY_MANDATE = "mandate"
 
 
 def takes_effect(draft: Workflow, event: Event) -> bool:
@@ -110,10 +113,14 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     amendment.approval = event.hash
     amendment.version = draft.version
     amendment.decided_at = event.occurred_at
-    draft.scripts = event.data.get("scripts", {})
-    amendment.scripts = dict(draft.scripts)
+    proof = event.data.get("proof") or {}
     amendment.approved_by = event.data.get("approved_by", "user")
-    amendment.policy = (event.data.get("proof") or {}).get("policy")
+    amendment.policy = proof.get("policy")
+    if amendment.policy == BY_MANDATE:
+        amendment.mandate = proof.get("mandate")
+    else:  # a person saw the files that the definition runs
+        draft.scripts = event.data.get("scripts", {})
+        amendment.scripts = dict(draft.scripts)
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
     # Its own stages, and of a change of the verdict alone all that rest on them.
     below = [id_ for id_ in amendment.invalidated_stages if is_rejudged(draft, amendment, id_)]
@@ -217,6 +224,8 @@ def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
 
 def _mark(draft: Workflow, amendment: Amendment) -> None:
     """Note what must not go on as if nothing had changed."""
+    for id_ in {*amendment.targets, *amendment.invalidated_stages} & {*draft.stages}:
+        draft.stages[id_].mandate = amendment.mandate
     for id_ in amendment.invalidated_stages:
         stage = draft.stages[id_]
         if stage.status in ACTIVE and stage.attempts and not goes_on(draft, amendment, stage):
@@ -327,7 +336,7 @@ def with_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, A
 
 
 def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
-    known = STAGE_FIELDS if change.get("stage") else WORKFLOW_FIELDS
+    known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES)
     if change["field"] in known:
         return  # written past the rules: it would be shown in place of the field itself
     extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
@@ -341,7 +350,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 24
+REDUCER = 25
 
 
 def evolve(

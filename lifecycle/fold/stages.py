@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lifecycle.event import Event
-from lifecycle.state.conditions import basis_of
+from lifecycle.state.conditions import basis_of, cores
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Session, Stage, Workflow
+from lifecycle.sweeps.definition import sweep_of
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config, restore
+from lifecycle.words.mandates import GRACE, time_limit
 from lifecycle.words.values import MAX_COUNT
 
 TYPES = frozenset({"line.imported", "state.imported"})
@@ -206,6 +208,7 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.reused, stage.is_rejudged = None, False
     known: dict[str, Any] = {name: data[name] for name in _BEGUN if name in data}
     known |= {"basis": basis_of(draft, stage), "event": event.hash, "plan": draft.version}
+    known |= {"charged": _charged(draft, stage, data.get("tasks"))}
     stage.attempts.append(Attempt(id=data["attempt"], started_at=event.occurred_at, **known))
     stage.running_process = {
         "tmux_session": data.get("session"),
@@ -215,6 +218,21 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
         "exit_code_file": f"{stage.id}/DPDISP_EXIT_CODE",
         "recovery_attempted": data.get("recovers") is not None,
         "launched_at": event.occurred_at,
+    }
+
+
+def _charged(draft: Workflow, stage: Stage, tasks: int | None) -> dict[str, Any]:
+    """Return the most that an attempt by a mandate may use; nothing of one without."""
+    if stage.mandate is None:
+        return {}
+    count, at_once = (1, 1) if tasks is None else (tasks, sweep_of(stage.parameters).at_once)
+    each = cores(draft, stage)
+    most = count * each * ((time_limit(stage.parameters) or 0) + GRACE)
+    return {
+        "mandate": stage.mandate,
+        "tasks": count,
+        "core_seconds": most,
+        "cores": each * min(count, at_once),
     }
 
 

@@ -32,7 +32,7 @@ attempt.started attempt:attempt?=null beside:{text}?=null boot_id:text?=null car
   carried_from:attempt?=null diagnostic:flag=false environment:JobEnvironment?=null host:text?=null
   inputs:[FileDigest]=[] mode:(sync,tmux,setsid) recovers:attempt?=null root:text scripts:{text}={}
   session:text?=null stage:stage submission:text submission_sha256:text taken_over:flag=false
-  work_dir:text wrapper:text
+  tasks:tasks?=null work_dir:text wrapper:text
 attempt.stopped attempt:attempt ended:[text] reason:words stage:stage
 checkpoint.recorded checkpoint:any stage:stage
 claim.overruled approved_by:text="user" attempt:attempt claim:(computed,over) proof:{any}={}

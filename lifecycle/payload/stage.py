@@ -88,6 +88,8 @@ class AttemptStarted(StagePayload):
     environment: JobEnvironment | None = None
     #: Python files that a script would import by their place: path → SHA-256 in hex.
     beside: dict[str, str] | None = None
+    #: Of a sweep: how many tasks it is to compute.
+    tasks: Annotated[int, Field(ge=0, le=MAX_TASKS)] | None = None
 
 
 class FilesOfAttempt(PayloadPart):

@@ -22,6 +22,7 @@ from lifecycle.words.document import (
     layout_of,
     with_listed_paths,
 )
+from lifecycle.words.mandates import MANDATES, limit_problems, mandate_problems
 from lifecycle.words.metrics import (
     RESULTS,
     is_output,
@@ -81,6 +82,7 @@ class Plan(_Document):
     backend_profiles: dict[str, dict[str, JsonValue]] = Field(default_factory=default_profiles)
     stages: Annotated[list[PlannedStage], Field(min_length=1)]
     results: JsonValue = None
+    mandates: JsonValue = None
 
 
 def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
@@ -118,7 +120,7 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
 def _problems(plan: Plan) -> list[str]:
     found = [*_graph(plan), *_backends(plan), *_connections(plan)]
     found += [*config_problems(plan.session_config), *_outputs(plan)]
-    return [*found, *_environments(plan), *_maps(plan), *_numbers(plan)]
+    return [*found, *_environments(plan), *_maps(plan), *_numbers(plan), *_limits(plan)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
@@ -161,8 +163,9 @@ def _document(model: Plan, created: str) -> dict[str, Any]:
     document = {**dumped, "stages": stages, "session_config": config}
     document["created"] = document["updated"] = created
     document.pop("workflow_status", None)
-    if document[RESULTS] is None:
-        del document[RESULTS]
+    for name in (RESULTS, MANDATES):
+        if document[name] is None:
+            del document[name]
     return _in_order(document, WORKFLOW_FIELDS)
 
 
@@ -276,6 +279,14 @@ def _numbers(plan: Plan) -> Iterator[str]:
                 )
     for text in results_of(plan.results):
         yield from _result(plan, text)
+
+
+def _limits(plan: Plan) -> Iterator[str]:
+    """Say what is wrong with time limits, and with what a person allows beforehand."""
+    for stage in plan.stages:
+        yield from (f"{stage.id}.{problem}" for problem in limit_problems(stage.parameters))
+    if plan.mandates is not None:
+        yield from mandate_problems(plan.mandates, plan.stages)
 
 
 def _result(plan: Plan, text: str) -> Iterator[str]:

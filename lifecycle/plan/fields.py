@@ -12,6 +12,7 @@ from typing import Any
 
 from lifecycle.sweeps.definition import MAP
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.words.mandates import MANDATES, TIME_LIMIT
 from lifecycle.words.metrics import METRICS, RESULTS
 
 #: For people: kept as they are, shown, and never read by a rule.
@@ -19,7 +20,7 @@ FOR_PEOPLE = ("description", "tags")
 FREE = "x-"
 #: What files of the published protocol carry: an object with what somebody found.
 _FOUND = "verification"
-OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, *FOR_PEOPLE)
+OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, MANDATES, *FOR_PEOPLE)
 OF_STAGE = (*STAGE_FIELDS, *FOR_PEOPLE)
 
 #: What each field of a plan is for; fields that only the running of a workflow fills are not here.
@@ -29,6 +30,8 @@ WORDS_OF_WORKFLOW: dict[str, str] = {
     "description": "For people.",
     "tags": "For people: a list of words.",
     RESULTS: "The few numbers and files that answer the question: stage-2.tc, stage-2/fit.svg.",
+    MANDATES: "What is allowed beforehand, by name: stages, amendments, values with bounds, by, "
+    "reruns, until, tasks, core_hours, scripts.",
     "version": "Always 1 in a plan; each approved amendment adds one.",
     "experiment_design": "A document of yours, as a path relative to the root.",
     "workflow_plan": "A document of yours, as a path relative to the root.",
@@ -69,6 +72,7 @@ WORDS_OF_PARAMETER: dict[str, str] = {
     "they win over resource_defaults of its backend profile.",
     "expected_seconds": "How long the stage takes. Below 120 on a local backend it is waited for "
     "in place.",
+    TIME_LIMIT: "Seconds after which the command, or that of a task, is ended, with exit code 124.",
     "environment": "The software that the command runs with: modules, conda or venv, container. "
     "It wins over that of the backend profile, field by field.",
     "bring_back_limit": "How much of what the command left, and no output names, is put beside the "
@@ -87,7 +91,7 @@ WORDS_OF_PARAMETER: dict[str, str] = {
 }
 READ = frozenset(WORDS_OF_PARAMETER)
 #: Those of any stage, which people also write beside ``parameters``.
-PARAMETERS = (*tuple(WORDS_OF_PARAMETER)[:8], METRICS)
+PARAMETERS = (*tuple(WORDS_OF_PARAMETER)[:9], METRICS)
 #: How alike two names are before one is taken for a slip of the other (1: equal).
 ALIKE = 0.85
 #: What people write in place of a field of a stage → where it belongs.
@@ -111,8 +115,7 @@ _ELSEWHERE_IN_STAGE = {
     "container": "parameters.environment.container",
     "resources": "parameters.resource_overrides, or resource_defaults of a backend profile",
     "walltime": "parameters.resource_overrides, such as custom_flags of the scheduler",
-    "timeout": "parameters.command, as in `timeout 3600 …`; expected_seconds only says how long "
-    "it takes",
+    "timeout": "parameters.time_limit, in seconds",
     "retries": "nowhere: 3 retries on a local backend, 5 on a remote one",
     "max_retries": "nowhere: 3 retries on a local backend, 5 on a remote one",
     "profile": "backend",

@@ -12,6 +12,7 @@ from lifecycle.payload import models as p
 from lifecycle.rules.impact import stage_definition
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Stage, Workflow
+from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS
 
 Leaf = dict[str, Any]
@@ -34,6 +35,7 @@ WORKFLOW_FIELDS = frozenset(
         "backend_profiles",
         "session_config",
         RESULTS,
+        MANDATES,
         "consent",
         "signers",
     }
@@ -203,7 +205,7 @@ def _unchangeable(state: Workflow, plan: Workflow) -> Iterator[str]:
     if plan.purpose is not None and plan.purpose != state.purpose:
         yield f"purpose: it is {state.purpose!r:.200} for good; found {plan.purpose!r:.200}"
     before, after = (
-        {name: value for name, value in one.extra.items() if name != RESULTS}
+        {name: value for name, value in one.extra.items() if name not in (RESULTS, MANDATES)}
         for one in (state, plan)
     )
     yield from _for_people(before, after, "")

@@ -25,10 +25,12 @@ from lifecycle.fold.evolve import steps
 from lifecycle.payload import models as p
 from lifecycle.payload.event_types import OF_MACHINES, STAGED, misfit
 from lifecycle.rules import stages
+from lifecycle.rules.mandates import check_start
 from lifecycle.state.conditions import affords, budget_of, charges, hindrances
 from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.words.mandates import MANDATES
 from lifecycle.words.values import too_much
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ def _waiting(state: Workflow, file: str, detected: int | None) -> Drift:
 
 
 def _unspecified(state: Workflow, change: p.UnknownField) -> None:
-    known = STAGE_FIELDS if change.stage is not None else WORKFLOW_FIELDS
+    known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES)
     if change.stage is not None:
         state.stage(change.stage)
     if change.field in known:
@@ -315,6 +317,8 @@ def decide_all(
     planned: list[tuple[Payload, str]] = []
     for command, at in asked:
         events = _primary(draft, command)
+        if draft is not None and command.type == "attempt.started":
+            check_start(draft, cast("p.AttemptStarted", command), at)
         draft = _folded(draft, events, at)
         if any(event.type not in _QUIET for event in events):
             due = consequences(draft, at)

@@ -71,9 +71,7 @@ def basis_of(state: Workflow, stage: Stage) -> str:
     """Return the SHA-256 in hex of command, parameters, inputs, outputs and software of a stage."""
     profile, parameters = state.profile(stage), stage.parameters
     aside = without_result(parameters) | _IN_PART
-    resources: dict[str, object] = {}
-    for given in (profile.get("resource_defaults"), parameters.get("resource_overrides")):
-        resources |= given if isinstance(given, dict) else {}
+    resources = _resources(state, stage)
     known = {
         "parameters": {name: parameters[name] for name in parameters if name not in aside},
         "inputs": stage.inputs,
@@ -82,6 +80,23 @@ def basis_of(state: Workflow, stage: Stage) -> str:
         "resources": {name: resources[name] for name in _SOFTWARE if resources.get(name)},
     }
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    own = stage.parameters.get("resource_overrides")
+    for given in (state.profile(stage).get("resource_defaults"), own):
+        found |= given if isinstance(given, dict) else {}
+    return found
+
+
+def cores(state: Workflow, stage: Stage) -> int:
+    """Return the cores that a task of a stage is given: those of its nodes."""
+    found, number = _resources(state, stage), 1
+    for name in ("number_node", "cpu_per_node"):
+        value = found.get(name, 1)
+        number *= value if isinstance(value, int) and value > 0 else 1
+    return number
 
 
 def needed_by(state: Workflow, stage: Stage) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lifecycle.errors import UnknownStage
 from lifecycle.state.status import FINISHED, Status, backend_type
+from lifecycle.words.mandates import MANDATES, Mandate, mandates_of
 from lifecycle.words.metrics import RESULTS, results_of
 from lifecycle.words.values import is_id, is_report
 
@@ -91,6 +92,8 @@ class Attempt:
     event: str = ""
     #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
     tasks: dict[str, Any] | None = None
+    #: Of one by a mandate: its name (``mandate``), ``tasks``, the most ``core_seconds``, ``cores``.
+    charged: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -184,6 +187,8 @@ class Stage:
     reused: str | None = None
     #: Its criteria changed and nothing that it computes from: kept outputs are verified first.
     is_rejudged: bool = False
+    #: The mandate by which it was changed or is run again, since a person agreed to it.
+    mandate: str | None = None
 
     @property
     def error(self) -> str | None:
@@ -249,6 +254,8 @@ class Amendment:
     approved_by: str | None = None
     #: How consent was given; None of a record of another's keeping.
     policy: str | None = None
+    #: The mandate that it is within, if its policy is that of mandates.
+    mandate: str | None = None
     invalidated_stages: list[str] = field(default_factory=list)
     #: The hash of the approval that put it in force.
     approval: str = ""
@@ -381,6 +388,20 @@ class Workflow:
     @results.setter
     def results(self, names: list[str]) -> None:
         self.extra[RESULTS] = names
+
+    @property
+    def mandates(self) -> dict[str, Any]:
+        """What a person allowed beforehand, by name, as the definition has it."""
+        found = self.extra.get(MANDATES)
+        return found if isinstance(found, dict) else {}
+
+    @mandates.setter
+    def mandates(self, given: dict[str, Any]) -> None:
+        self.extra[MANDATES] = given
+
+    def mandate(self, name: str) -> Mandate | None:
+        """Return the mandate of this name; None if there is none."""
+        return mandates_of({name: self.mandates[name]}).get(name) if name in self.mandates else None
 
     @property
     def is_beginning(self) -> bool:

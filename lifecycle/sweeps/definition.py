@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS, Metric, metrics_of
 from lifecycle.words.values import stays_below
 
@@ -23,9 +24,9 @@ WAYS = ("points", "grid", "zip", "file", "like")
 #: What is said of all tasks; but for the outputs, an amendment of these alone computes nothing.
 OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
 #: Parameters of any stage that change no result: how it is judged, waited for and brought back.
-_OF_ANY = frozenset({"verify", "expected_seconds", "bring_back_limit", "carry"})
+_OF_ANY = frozenset({"verify", "expected_seconds", "bring_back_limit", "carry", TIME_LIMIT})
 #: Those that say how it is run: what is under way took them from the definition when it began.
-HOW_RUN = frozenset({"at_once", "resource_overrides"})
+HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
 #: Parameters of a sweep by which each of its tasks is judged.
 _JUDGING = ("task_verify", "metrics")
 #: Tasks that run at once if nobody says how many.

@@ -7,12 +7,14 @@ import shutil
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
+from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
+from lifecycle.words.mandates import time_limit
 from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
@@ -27,9 +29,9 @@ from reconciler.files.freshness import check_results
 from reconciler.host import processes
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
-from reconciler.submission.build import diagnostic_of, kept_diagnostic
+from reconciler.submission.build import diagnostic_of, kept_diagnostic, limited
 from reconciler.submission.fields import placed
-from service.consent.scripts import beside
+from service.consent.scripts import beside, scripts_of
 from service.root.disk import OutsideRoot, below
 from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
@@ -161,7 +163,10 @@ def _asked_for(
 ) -> p.AttemptStarted:
     """Return the command as far as it is known before anything is prepared."""
     attempt = next_attempt(jobs, state, stage, diagnostic)
-    return begun(attempt, mode, submission_sha256="0" * 64, diagnostic=diagnostic)
+    # By a mandate the files are a condition of the attempt.
+    scripts = scripts_of(jobs.root, state, stage) if stage.mandate is not None else {}
+    known: dict[str, Any] = {"diagnostic": diagnostic, "scripts": scripts}
+    return begun(attempt, mode, submission_sha256="0" * 64, **known)
 
 
 def prepare(
@@ -187,13 +192,16 @@ def prepare(
         given = kept_diagnostic(attempt, given)
     given = placed(given, stage.inputs)
     try:
+        tasks = None
         if is_sweep(stage.parameters):
-            from reconciler.sweep.assignment import assigned
+            from reconciler.sweep.assignment import assigned, tasks_to_compute
 
             given = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
+            tasks = tasks_to_compute(attempt)
         elif carried is not None:
             given = clearing.sending(given, attempt, carried)
-        sha256 = jobs.runner.prepare(attempt, given)
+        limit = time_limit(stage.parameters)
+        sha256 = jobs.runner.prepare(attempt, limited(given, limit))
     except BaseException:
         # Nobody else has written there, and what is carried has a second name.
         for folder in (attempt.tasks, attempt.carried):
@@ -203,7 +211,8 @@ def prepare(
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
     known = {**used_by(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
-    known |= {"diagnostic": diagnostic, "beside": beside(jobs.root, state, stage)}
+    known |= {"diagnostic": diagnostic, "tasks": tasks}
+    known["beside"] = beside(jobs.root, state, stage)
     if not execution_host.of(attempt).is_far:
         known["environment"] = execution_host.environment_told(attempt)
     if carried is not None:

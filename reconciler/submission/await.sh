@@ -4,7 +4,7 @@
 wfctl_await() { # mark of the command, where it is told who is waited for, patterns of its files …
     local mark=$1 note=$2 left told=
     shift 2
-    while left=$(wfctl_left "$mark") && wfctl_lacks "$left" "$@"; do
+    while wfctl_has_time && left=$(wfctl_left "$mark") && wfctl_lacks "$left" "$@"; do
         [ "$told" = "$left" ] || wfctl_names $left >| "$note"
         told=$left
         sleep 1

@@ -79,8 +79,11 @@ _START = (
 _MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
 #: Waits for what a command has left at work.
 AWAITING = Path(__file__).parent / "await.sh"
-#: Tells what a command used.
+#: Tells what a command used; ends one whose time is over.
 USED = Path(__file__).parent / "used.sh"
+LIMIT = Path(__file__).parent / "limit.sh"
+#: The variable with the seconds after which a command is ended.
+TIME_LIMIT = "WFCTL_TIME_LIMIT"
 #: Says where the job runs and which process it is.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
@@ -310,10 +313,10 @@ def _watched(task: Any) -> Any:
     results = [path for path in task.get("backward_files") or [] if path not in logs]
     # On lines of its own, since a command may end with a comment.
     told = (
-        'wfctl_own="$wfctl_job.task.$BASHPID"; '
+        'wfctl_own="$wfctl_job.task.$BASHPID"; wfctl_began=$SECONDS; '
         f"{_new(':', '$wfctl_own')}; ({_MARKED}\n{task['command']}\n); wfctl_code=$?; "
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
-        f"{shlex.join(results)}; "
+        f'{shlex.join(results)}; wfctl_end "$wfctl_own"; '
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _new('echo "$wfctl_code"', "$wfctl_job.code")
@@ -343,7 +346,27 @@ def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
         _CLAIM,
         AWAITING.read_text(encoding="utf-8"),
         USED.read_text(encoding="utf-8"),
+        LIMIT.read_text(encoding="utf-8"),
     ]
+
+
+def limited(submission: Mapping[str, Any], seconds: int | None) -> dict[str, Any]:
+    """Return a submission whose commands are ended after so many seconds; None: without a limit.
+
+    Of a sweep each task is ended; the command of the worker, which runs them, goes on.
+    """
+    result = copy.deepcopy(dict(submission))
+    if seconds is None:
+        return result
+    resources = _object(result, "resources")
+    is_sweep = TASKS in (resources.get("envs") or {})
+    result["resources"] = {
+        **resources,
+        "envs": {**resources.get("envs", {}), TIME_LIMIT: str(seconds)},
+    }
+    for task in () if is_sweep else result.get("task_list", []):
+        task["command"] = f"wfctl_limited bash -c {shlex.quote(task['command'])}"
+    return result
 
 
 FILE_NAME = "submission.diagnostic.json"

@@ -34,12 +34,15 @@ task() ( # number, folder, assignments, where its job keeps its records
         code=$?
     else
         [ ! -e /proc/self/fd/5 ] || exec 6> /proc/self/fd/5
-        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" > log 2> err < /dev/null 5<&-
+        wfctl_began=$SECONDS
+        WFCTL_RUN=$WFCTL_TASKS/claims/$1 wfctl_limited bash "$WFCTL_TASKS/command.sh" \
+            > log 2> err < /dev/null 5<&-
         code=$?
         exec 6>&-
         mapfile -t files < "$WFCTL_TASKS/outputs"
         [ "$code" != 0 ] || { is_alone && have_come "${files[@]}"; } ||
             wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
+        is_alone || wfctl_end "$WFCTL_TASKS/claims/$1"
     fi
     ended "$1" "$2" "$code"
     [ -z "${WFCTL_JUDGE:-}" ] || exit 0

@@ -98,6 +98,7 @@ _SAYING: tuple[Clue, ...] = (
 
 #: Exit codes of a shell and of ended programs (128 + the signal's number) that tell by themselves.
 _EXITS: dict[int, tuple[p.Category, str]] = {
+    124: ("resource", "ended by its time limit"),
     126: ("software", "a program that cannot be executed"),
     127: ("software", "a program that was not found"),
     132: ("software", "an illegal instruction"),

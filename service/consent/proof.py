@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from eventstore.chain import canonical, digest
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
-from lifecycle.fold.evolve import version_after
+from lifecycle.fold.evolve import BY_MANDATE, version_after
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.workflow import Amendment, Workflow
 
@@ -102,7 +102,8 @@ def _shown_of(
     if amendment.is_plan:  # the definition, and who may agree later
         from lifecycle.rules.amendments import definition_of
 
-        later = {"purpose": state.purpose, "signers": state.signers}
+        later: dict[str, Any] = {"purpose": state.purpose, "signers": state.signers}
+        later |= {"mandates": state.mandates} if state.mandates else {}
         plan = {"plan": {**definition_of(state), **later}}
     return {
         "amendment": {**content_of(amendment), **plan},
@@ -135,7 +136,7 @@ def objection(state: Workflow, approval: RecordedApproval) -> str | None:
         return "there is no such amendment"
     if not amendment.is_open:
         return f"{amendment.id} is {amendment.status} already"
-    wrong = missing(state, proof)
+    wrong = missing(state, proof, BY_MANDATE)
     if wrong is not None:
         return wrong
     from lifecycle.rules.amendments import check_fits  # its rules are asked of an approval alone
@@ -159,14 +160,33 @@ def objection(state: Workflow, approval: RecordedApproval) -> str | None:
     statement = agreed_to(state, amendment, approval)
     if data["proof"].get("statement") != digest(statement):
         return "its proof was given for another amendment, impact or head"
-    return by_policy(state, approval, data["proof"], statement)
+    return _given_by(state, amendment, impact, approval, statement)
 
 
-def missing(state: Policy, proof: Any) -> str | None:
-    """Return why a value is no proof under the policy in force, None if it is one."""
+def _given_by(
+    state: Workflow,
+    amendment: Amendment,
+    impact: Impact,
+    approval: RecordedApproval,
+    statement: bytes,
+) -> str | None:
+    """Return why neither a person nor a mandate gave a consent that is bound to ``statement``."""
+    proof = approval.data["proof"]
+    if proof["policy"] != BY_MANDATE:
+        return by_policy(state, approval, proof, statement)
+    from lifecycle.rules.mandates import objections
+
+    name, actor = str(proof.get("mandate")), approval.actor
+    by = f"{actor.kind}:{actor.name}"
+    why = objections(state, name, amendment, impact, by, approval.occurred_at)
+    return f"it is not within the mandate {name}: {'; '.join(why)}" if why else None
+
+
+def missing(state: Policy, proof: Any, other: str = "") -> str | None:
+    """Return why a value is no proof under the policy in force, or another; None if it is one."""
     if not isinstance(proof, dict) or not proof:
         return "it has no proof of consent"
-    if proof.get("policy") != state.consent:
+    if proof.get("policy") not in (state.consent, other):
         return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
     return None
 

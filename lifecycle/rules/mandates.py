@@ -1,0 +1,218 @@
+"""The rules of mandates: which amendment is within one, and what an attempt may use by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lifecycle.errors import NeedsConsent
+from lifecycle.fold.evolve import apply
+from lifecycle.payload import models as p
+from lifecycle.rules.impact import Impact, foresee, seconds_of
+from lifecycle.state.conditions import cores
+from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.words.mandates import (
+    GRACE,
+    MISSING,
+    Mandate,
+    is_for,
+    is_over,
+    outside,
+    time_limit,
+)
+
+_KINDS = ("parameter_change", "stage_rerun")
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was used of a mandate: amendments, reruns of stages, tasks, seconds of cores.
+
+    Of an attempt under way it is the most that it may use.
+    """
+
+    amendments: int = 0
+    reruns: int = 0
+    tasks: int = 0
+    core_seconds: float = 0.0
+
+
+def used(state: Workflow, name: str) -> Used:
+    """Return what was used of the mandate of this name, in the whole life of the workflow."""
+    by_it = [one for one in state.amendments.values() if one.mandate == name]
+    attempts = [
+        attempt
+        for stage in state.stages.values()
+        for attempt in stage.attempts
+        if attempt.charged.get("mandate") == name
+    ]
+    return Used(
+        len(by_it),
+        sum(len(one.targets) for one in by_it if one.kind == "stage_rerun"),
+        sum(attempt.charged["tasks"] for attempt in attempts),
+        sum(map(core_seconds, attempts)),
+    )
+
+
+def core_seconds(attempt: Attempt) -> float:
+    """Return the most that an attempt by a mandate has used or will use."""
+    most = float(attempt.charged["core_seconds"])
+    if attempt.is_open or attempt.may_run_on:
+        return most
+    return min(most, seconds_of(attempt) * int(attempt.charged["cores"]))
+
+
+def covering(
+    state: Workflow, amendment: Amendment, impact: Impact, actor: str, at: str
+) -> tuple[str | None, dict[str, list[str]]]:
+    """Return the name of a mandate that covers an amendment, and by name why others do not."""
+    why: dict[str, list[str]] = {}
+    for name in sorted(state.mandates):
+        why[name] = objections(state, name, amendment, impact, actor, at)
+        if not why[name]:
+            return name, why
+    return None, why
+
+
+def objections(
+    state: Workflow, name: str, amendment: Amendment, impact: Impact, actor: str, at: str
+) -> list[str]:
+    """Return why a mandate does not cover an amendment that ``actor`` decides; empty: it does."""
+    mandate = state.mandate(name)
+    if mandate is None:
+        return [f"there is no mandate {name!r:.60} in force"]
+    found = [*_out_of_force(state, mandate, at)]
+    if not is_for(mandate, actor):
+        found.append(f"it is for {', '.join(mandate.by)}, and not for {actor}")
+    found += _of_amendment(mandate, amendment)
+    reached = {*amendment.targets, *impact.invalidated, *impact.stopped}
+    for id_ in sorted(reached - {*mandate.stages}):
+        found.append(f"{id_} would be computed again, and it is not for that stage")
+    return found or [*_beyond(state, mandate, amendment, impact)]
+
+
+def _out_of_force(state: Workflow, mandate: Mandate, at: str) -> Iterator[str]:
+    if state.plan is not None and state.plan.is_open:
+        yield "no person has agreed to the plan yet"
+    if is_over(mandate, at):
+        yield f"it was in force until {mandate.until}"
+
+
+def _of_amendment(mandate: Mandate, amendment: Amendment) -> Iterator[str]:
+    rewires = amendment.rewired or amendment.insert is not None
+    if amendment.kind not in _KINDS or amendment.stage is None or rewires:
+        yield "a mandate is for other values of a stage, and for reruns"
+        return
+    for field, leaves in amendment.changes.items():
+        if field != "parameters":
+            yield f"{amendment.stage}.{field}: no bounds are given for it"
+            continue
+        for key, leaf in leaves.items():
+            path = f"{amendment.stage}.parameters.{key}"
+            if "new" not in leaf:
+                yield f"{path}: no bounds allow to take it away"
+            else:
+                yield from outside(path, leaf.get("old", MISSING), leaf["new"], mandate.values)
+
+
+def _beyond(
+    state: Workflow, mandate: Mandate, amendment: Amendment, impact: Impact
+) -> Iterator[str]:
+    """Say what of the mandate is used up, or would be by the amendment."""
+    so_far = used(state, mandate.name)
+    if so_far.amendments + 1 > mandate.amendments:
+        yield f"all of its {mandate.amendments} amendments are used"
+    reruns = len(amendment.targets) if amendment.kind == "stage_rerun" else 0
+    if reruns and so_far.reruns + reruns > mandate.reruns:
+        yield f"{so_far.reruns} of its {mandate.reruns} reruns are used, and {reruns} are asked for"
+    yield from _cost(mandate, so_far, *ahead(state, amendment, impact))
+
+
+def _cost(mandate: Mandate, so_far: Used, tasks: int, seconds: float | None) -> Iterator[str]:
+    if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
+        left = mandate.tasks - so_far.tasks
+        yield f"{tasks} tasks may be computed, and {left} of its {mandate.tasks} are left"
+    if mandate.core_hours is None:
+        return
+    if seconds is None:
+        yield "a stage has no parameters.time_limit, and nobody knows what it may use"
+    elif so_far.core_seconds + seconds > mandate.core_hours * _HOUR:
+        left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / _HOUR)
+        yield (
+            f"up to {seconds / _HOUR:.4g} core hours may be used, and {left_hours:.4g} of its "
+            f"{mandate.core_hours:g} are left"
+        )
+
+
+def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, float | None]:
+    """Return the tasks that an amendment has computed, and the most seconds of cores for them.
+
+    None if a stage has no time limit.
+    """
+    changed = state.draft()
+    apply(changed, amendment)
+    known = {one.stage: one.computed for one in foresee(state, amendment, impact).tasks}
+    tasks, seconds = 0, 0.0
+    unknown = False
+    for id_ in dict.fromkeys([*amendment.targets, *impact.again]):
+        stage = changed.stages[id_]
+        count = known[id_] if id_ in known else task_count(stage)
+        limit = time_limit(stage.parameters)
+        unknown = unknown or limit is None
+        tasks, seconds = (
+            tasks + count,
+            seconds + count * cores(changed, stage) * ((limit or 0) + GRACE),
+        )
+    return tasks, None if unknown else seconds
+
+
+def task_count(stage: Stage) -> int:
+    """Return how many tasks a stage has; of points in a file, as many as it had."""
+    if not is_sweep(stage.parameters):
+        return 1
+    given = stage.parameters[MAP]
+    if "file" in given or "like" in given:
+        return next((one.tasks["total"] for one in reversed(stage.attempts) if one.tasks), 1)
+    from lifecycle.sweeps.points import points  # it loads readers of files
+
+    return len(points(given))
+
+
+def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
+    """Raise `NeedsConsent` unless the mandate by which a stage is computed allows an attempt.
+
+    A stage that no mandate changed since a person agreed is computed without one.
+    """
+    stage = state.stage(command.stage)
+    if stage.mandate is None:
+        return
+    why = [*_start(state, stage, command, at)]
+    if why:
+        raise NeedsConsent(
+            f"{stage.id} is computed by the mandate {stage.mandate}, which does not allow this "
+            f"attempt: {'; '.join(why)}. A person grants more: `wfctl mandate grant "
+            f"{stage.mandate} FILE`.",
+            stage=stage.id,
+            mandate=stage.mandate,
+            why=why,
+        )
+
+
+def _start(state: Workflow, stage: Stage, command: p.AttemptStarted, at: str) -> Iterator[str]:
+    mandate = state.mandate(str(stage.mandate))
+    if mandate is None:
+        yield "a person took it back"
+        return
+    yield from _out_of_force(state, mandate, at)
+    if stage.id not in mandate.stages:
+        yield f"it is not for {stage.id} any more"
+    agreed = state.scripts
+    for path, digest in command.scripts.items():
+        if digest not in (agreed.get(path), *mandate.scripts.get(path, ())):
+            yield f"{path} is not the file that a person agreed to"
+    tasks = command.tasks if command.tasks is not None else 1
+    limit = time_limit(stage.parameters)
+    seconds = tasks * cores(state, stage) * (limit + GRACE) if limit else None
+    yield from _cost(mandate, used(state, mandate.name), tasks, seconds)
