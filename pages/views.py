@@ -27,6 +27,7 @@ from projections.files.state_document import document
 from projections.files.summary import figures_of
 from projections.words.account import account, waits
 from projections.words.answers import answers, told_all
+from projections.words.mandates import standings
 from service.errors import NotFound
 from service.reading.log import Selection
 from service.reading.moment import parse_moment
@@ -68,6 +69,7 @@ def workflow(look: PageLook) -> bytes:
         numbers=told_all,
         waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
+        mandates=standings(state),
         next=next_of(look),
         tails=look.running(_TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],

@@ -60,6 +60,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "amend reject": ("amend", 'wfctl amend reject amend-1 --reason "not worth a week"'),
     "amend list": ("amend", "wfctl amend list --state proposed"),
     "amend show": ("amend", "wfctl amend show amend-1"),
+    "mandate list": ("mandate", "wfctl mandate list"),
+    "mandate grant": ("mandate", "wfctl mandate grant sampling mandate.toml"),
+    "mandate revoke": ("mandate", 'wfctl mandate revoke sampling --reason "too many"'),
     "rerun": ("amend", 'wfctl rerun stage-2 stage-3 --reason "another seed"'),
     "blame": ("why", "wfctl blame stage-2.parameters.tolerance"),
     "why": ("why", "wfctl why stage-4"),
@@ -161,6 +164,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, str] = {
     "agent": "The plugin for an agent's client: claude, codex, gemini, opencode, other.",
     "amend": "Definitional changes: proposed, then decided.",
+    "mandate": "What a person allows beforehand, within bounds.",
     "audit": "Questions to the history: table, json or csv.",
     "consent": "How a person agrees.",
     "db": "The database behind the log.",

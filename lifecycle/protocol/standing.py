@@ -117,6 +117,9 @@ class Standing:
     #: The type of the event before.
     last: str = ""
     consent: str = "terminal"
+    #: What was allowed beforehand, by name, and how many amendments took effect by it.
+    mandates: Data = field(default_factory=dict)
+    by_mandate: dict[str, int] = field(default_factory=dict)
     changes: int = 1
     sessions: int | None = 0
     in_session: bool = False
@@ -164,6 +167,7 @@ def describe(log: Standing, document: Data, takes_over: bool) -> None:
     log.stages = {one["id"]: _described(one, takes_over) for one in document["stages"]}
     log.is_completed = document.get("workflow_status") == "completed"
     log.changes = document.get("version") or 1
+    log.mandates = document.get("mandates") or {}
     records = document.get("amendments") or []
     plan = {id_: one for id_, one in log.amendments.items() if one.data.get("kind") == PLAN}
     log.amendments = {**{one["id"]: CheckedAmendment(one, "of another") for one in records}, **plan}
@@ -195,14 +199,14 @@ def proposed(log: Standing, event: Data) -> None:
 
 
 def decided(log: Standing, event: Data) -> None:
-    """An amendment is decided once, and approved by a person."""
+    """An amendment is decided once, and approved by a person, or by a mandate of one."""
     found = log.amendments.get(event["data"]["amendment"])
     approves = event["type"] == "amendment.approved"
     if found is None or not (found.is_open if approves else found.status == "proposed"):
         raise Broken("consent", "what is decided was not proposed, or was decided before")
     found.status = "rejected"
     if approves:
-        by_a_person(log, event)
+        _agreed(log, found.data, event)
         log.changes += found.data.get("kind") != PLAN
         hold(event["data"]["version"] == log.changes, "consent", "its number was given before")
         found.status = "approved"
@@ -269,6 +273,23 @@ def by_a_person(log: Standing, event: Data) -> None:
     hold(not new or "typed" in proof, "consent", "nobody at a terminal agreed to the signers")
 
 
+def _agreed(log: Standing, amendment: Data, event: Data) -> None:
+    """Raise `Broken` unless a person agrees, or a mandate is for one more such amendment."""
+    proof = event["data"].get("proof") or {}
+    if proof.get("policy") != "mandate":
+        by_a_person(log, event)
+        return
+    name = str(proof.get("mandate"))
+    mandate, before = log.mandates.get(name), log.by_mandate.get(name, 0)
+    if not isinstance(mandate, dict):
+        raise Broken("consent", f"there is no mandate {name!r:.60}")
+    hold(before < mandate["amendments"], "consent", f"the mandate {name} was used up before")
+    kinds = ("parameter_change", "stage_rerun")
+    within = amendment.get("kind") in kinds and amendment.get("stage") in mandate["stages"]
+    hold(within, "consent", f"the mandate {name} is not for that")
+    log.by_mandate[name] = before + 1
+
+
 def _apply(log: Standing, amendment: Data) -> None:
     new = amendment.get("insert")
     if new is not None:
@@ -277,6 +298,9 @@ def _apply(log: Standing, amendment: Data) -> None:
     changes = amendment.get("changes") or {}
     if amendment.get("stage") is None:
         log.consent = changes.get("consent", {}).get("new", log.consent)
+        for name, leaf in changes.get("mandates", {}).items():
+            log.mandates = {key: one for key, one in log.mandates.items() if key != name}
+            log.mandates |= {name: leaf["new"]} if "new" in leaf else {}
     elif "depends_on" in changes:
         log.stages[amendment["stage"]].needs = changes["depends_on"]["new"]
     for stage, change in (amendment.get("rewired") or {}).items():

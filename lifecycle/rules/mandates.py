@@ -18,7 +18,7 @@ from lifecycle.words.mandates import (
     Mandate,
     is_for,
     is_over,
-    outside,
+    outside_at,
     time_limit,
 )
 
@@ -110,11 +110,8 @@ def _of_amendment(mandate: Mandate, amendment: Amendment) -> Iterator[str]:
             yield f"{amendment.stage}.{field}: no bounds are given for it"
             continue
         for key, leaf in leaves.items():
-            path = f"{amendment.stage}.parameters.{key}"
-            if "new" not in leaf:
-                yield f"{path}: no bounds allow to take it away"
-            else:
-                yield from outside(path, leaf.get("old", MISSING), leaf["new"], mandate.values)
+            was, new = leaf.get("old", MISSING), leaf.get("new", MISSING)
+            yield from outside_at(f"{amendment.stage}.parameters", key, was, new, mandate.values)
 
 
 def _beyond(

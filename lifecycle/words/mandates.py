@@ -240,14 +240,25 @@ def outside(path: str, before: Any, after: Any, values: Mapping[str, Bounds]) ->
             yield from outside(path, before[0], one, values)
     elif isinstance(after, dict) and isinstance(before, dict) and bounds is None:
         for key in sorted({*before, *after}):
-            if key not in after:
-                yield f"{path}.{key}: no bounds allow to take it away"
-            else:
-                yield from outside(f"{path}.{key}", before.get(key, MISSING), after[key], values)
+            was, new = before.get(key, MISSING), after.get(key, MISSING)
+            yield from outside_at(path, key, was, new, values)
     elif bounds is None:
         yield f"{path}: no bounds are given for it"
     else:
         yield f"{path}: {spelling(after):.60} is not within {spelling(bounds):.80}"
+
+
+def outside_at(
+    path: str, key: str, before: Any, after: Any, values: Mapping[str, Bounds]
+) -> Iterator[str]:
+    """As `outside`, for what stands at a key of an object; `MISSING` if nothing does."""
+    place = f"{path}.{key}"
+    if after is MISSING:
+        yield f"{place}: no bounds allow to take it away"
+    elif "." in key:  # it would be spelled as a key of a key
+        yield f"{place}: no bounds are given for it"
+    else:
+        yield from outside(place, before, after, values)
 
 
 def fits(bounds: Bounds, value: Any) -> bool:

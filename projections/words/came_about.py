@@ -127,6 +127,7 @@ _POLICIES = {
     "terminal": "at a terminal, as {by} by the caller's own word: this policy proves no person",
     "trust": "by {by}, on trust: this policy asks for no person",
     "signature": "signed by {by}",
+    "mandate": "by {by}, which was granted beforehand",
 }
 
 
@@ -266,6 +267,7 @@ def _was_agreed_to(
     """Whether somebody approved the file as it is, between the two attempts."""
     return any(
         one.policy is not None
+        and one.mandate is None
         and failed.started_at < (one.decided_at or "") <= now.started_at
         and one.scripts.get(path) == digest
         for one in state.amendments.values()

@@ -111,6 +111,7 @@ class Briefing:
     actions: tuple[NextAction, ...]
     judged: tuple[BriefCriteria, ...] = ()
     results: tuple[str, ...] = ()
+    mandates: tuple[str, ...] = ()
     decided: str | None = None
     noted: Happened | None = None
     left_out: tuple[str, ...] = ()

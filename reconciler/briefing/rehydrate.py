@@ -16,6 +16,7 @@ from projections.words.account import account
 from projections.words.amendments import summary
 from projections.words.answers import answers
 from projections.words.came_about import Item, counts_of, line_of
+from projections.words.mandates import standings
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
@@ -112,6 +113,7 @@ def briefing_of(
         actions=tuple(_actions(state, around)),
         judged=tuple(_judged(state)),
         results=tuple(str(one) for one in answers(state) if one.number),
+        mandates=tuple(map(str, standings(state))),
         decided=_decision(state),
     )
 

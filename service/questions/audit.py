@@ -261,8 +261,8 @@ def of_account(items: Iterable[Item]) -> list[Bypass]:
 def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
     verb = _DECIDED.get(event.type)
     data = event.data
-    signed = (data.get("proof") or {}).get("policy") == "signature"
-    if verb is None or event.actor.kind != "agent" or signed:
+    allowed = (data.get("proof") or {}).get("policy") in ("signature", "mandate")
+    if verb is None or event.actor.kind != "agent" or allowed:
         return
     what = f"{verb} {_subject(data)}".rstrip()
     why = data.get("reason") or "decided by an agent, whatever a person would have said"
