@@ -96,7 +96,7 @@ def seen_of(look: PageLook) -> Seen | None:
 
 def next_of(look: PageLook) -> list[NextAction]:
     """Return what leads on, each with the root that it is for."""
-    if not look.is_now:
+    if not look.is_now or look.entry.archive is not None:
         return []
     root = look.entry.root
     around = surroundings(Root(root), look.now, look.log, seen_of(look)) if root else Surroundings()
@@ -118,7 +118,9 @@ _DECIDES = {
 
 
 def commands_of(entry: ServedRoot, wait: Item) -> list[str]:
-    """Return the commands that a person decides with."""
+    """Return the commands that a person decides with; an archive has no such."""
+    if entry.archive is not None:
+        return []
     lines = _DECIDES.get(wait.kind, ("reconcile",))
     if wait.is_of_files and wait.kind not in ("amendment", "drift", "stale", "failure"):
         lines = (f"verify {wait.stage}",)

@@ -54,6 +54,8 @@ class ServedRoot:
     open: Opening
     where: str
     key: str = ""
+    #: The archive that it was unpacked from, to be looked at: no command is for it.
+    archive: str | None = None
 
     @property
     def address(self) -> str:

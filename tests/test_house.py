@@ -22,6 +22,7 @@ ROOMS = (
     "agents",
     "pages",
     "cli",
+    "wfctl_read",
 )
 FILE_LINES, FUNCTION_LINES, USUAL_LINES = 500, 60, 10
 TREES = (

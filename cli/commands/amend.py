@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +32,7 @@ from service.consent.proof import Consenter, content_of, shown_digest
 from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
 from service.root.disk import utc_text
+from service.root.root import Root, read_config
 from service.writing import amendments as decisions
 from service.writing import mandates
 from service.writing.stream_writer import WriteOptions
@@ -311,27 +311,23 @@ _REASON = 1_000
 def rerun(
     context: typer.Context,
     options: Writes,
-    stages: Annotated[list[str], argument("STAGE...", "The stages to compute.")],
-    from_here: bool = option("And every stage that rests on them."),
-    reason: Text = option("TEXT", "Why; else what made them stale."),
+    stages: Texts = argument("STAGE...", "The stages to compute."),
+    from_: Texts = option("--from", "STAGE", "This stage, and every stage that rests on it."),
+    from_here: bool = option("And every stage that rests on the stages named."),
+    reason: Text = option("TEXT", "Why; else what made them stale, or the archive imported."),
     key: AgreeingKey = None,
 ) -> None:
     """Compute stages again: the impact is shown, and a person agrees to all of it at once."""
     with engine(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
         consenter = consenter_of(state.consent, jobs.service.actor, key, None)
-        given = {state.stage(id_).id for id_ in stages}
-        if from_here:
-            graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
-            below = downstream(graph, given)
-            given |= {id_ for id_ in below if state.stages[id_].status in _BEGUN}
-        named = [id_ for id_ in state.stages if id_ in given]
+        named = _to_compute(state, stages or [], from_ or [], from_here)
         command = p.AmendmentProposed(
             kind="stage_rerun",
             stage=named[0],
             also=named[1:],
             description=f"rerun {', '.join(named)}",
-            reason=reason or _staleness(jobs.root, state, named),
+            reason=reason or _reason_for(jobs.service.root, state, named),
         )
         proposed = jobs.service.handle(command, options=options)
         if options.dry_run:
@@ -340,9 +336,24 @@ def rerun(
         decide(jobs, output, proposed, consenter)
 
 
-def _staleness(root: Path, state: Workflow, named: list[str]) -> str:
-    reasons = stale(state, deviations(root, state))
+def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: bool) -> list[str]:
+    """Return the stages named, and those begun that rest on ``roots``, in the plan's order."""
+    if not (alone or roots):
+        raise InvalidOption("expected a STAGE, or --from STAGE, found neither")
+    given = {state.stage(id_).id for id_ in (*alone, *roots)}
+    graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
+    below = downstream(graph, given if all_roots else set(roots))
+    given |= {id_ for id_ in below if state.stages[id_].status in _BEGUN}
+    return [id_ for id_ in state.stages if id_ in given]
+
+
+def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
+    """Return what made the stages stale; if nothing did, the archive that the root is from."""
+    reasons = stale(state, deviations(root.path, state))
     why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
+    archive = read_config(root).archive
+    if archive is not None:
+        why = why or [f"computed again from {archive}"]
     if not why:
         raise InvalidOption(f"{', '.join(named)}: nothing changed since; give --reason TEXT")
     return "; ".join(why)[:_REASON]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +25,7 @@ from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant, steps
 from eventstore.transfer.copy import copy as copied
 from projections.words.text import NextAction
-from service.errors import InvalidOption, NoRoot
+from service.errors import InvalidOption, NoRoot, NotFound
 from service.handover import archive as archives
 from service.handover.carried import brought, put_in_place
 from service.handover.manifest import Manifest
@@ -212,8 +213,29 @@ def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bo
         _tell_restored(Output(settings), file, manifest, root, log.state(), kept)
 
 
+@contextmanager
+def unpacked(file: Path) -> Iterator[Root]:
+    """Make a root from an archive in a private folder, for as long as somebody looks at it.
+
+    Nobody remembers it. Raises `UnusableArchive`, and `InvalidOption` for one without a workflow.
+    """
+    try:
+        manifest = read_archive(file)
+    except IsADirectoryError:
+        raise InvalidOption(f"{file}: expected an archive, found a folder") from None
+    except FileNotFoundError:
+        raise NotFound(f"{file}: expected an archive, found no file", path=str(file)) from None
+    if manifest.workflow is None:
+        raise InvalidOption(f"{file}: expected an archive of a workflow, found one of machines")
+    with TemporaryDirectory(prefix="wfctl-serve-") as folder:
+        root = Root(Path(folder).resolve(), journal="truncate")
+        restored(root, file, manifest, _connect)
+        put_in_place(root.path, file, manifest)
+        yield root
+
+
 def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
-    create(root).close()
+    made_at(root.address, root.journal).close()
     return open_log(root.address, schema=schema, clock=clock, journal=root.journal)
 
 

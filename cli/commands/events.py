@@ -59,11 +59,16 @@ def events(
         wanted = asked.of(workflow)
         log = workflow.log if machine is None else workflow.machine(machine)
         found = _recorded(workflow, follow) if view is None else log.events(view)
-        each = ({**e.body, "hash": e.hash, "position": e.position} for e in found if wanted.fits(e))
+        each = (record_of(event) for event in found if wanted.fits(event))
         records = chosen.matching(each, asked.grep)
         # Those to come have no end of which one could count back.
         shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
         _print(context, workflow, shown, (_short_event, _event_line), view)
+
+
+def record_of(event: RecordedEvent) -> Record:
+    """Return an event as it is printed: with its hash, and its position in the log."""
+    return {**event.body, "hash": event.hash, "position": event.position}
 
 
 def _check_form(context: typer.Context, endless: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli.frame.options import File, Texts, option
+from cli.frame.options import File, Texts, argument, option
 from cli.frame.workspace import opened, reading_of, require_checked, settings_of
 from cli.settings import VERSION, Format, Settings
 from cli.terminal.output import say
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
 
 
 Folders = list[Path] | None
+Finding = Callable[[], "list[ServedRoot]"]
 #: Folders in a folder of workflows that are looked at.
 _FOLDERS = 2000
 
 
 def serve(
     context: typer.Context,
+    archive: File = argument("FILE", "Show what this archive holds; it is imported nowhere."),
     port: int | None = option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535),
     socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
     workflows: Folders = option("DIR", "A workflow's folder, or one that holds such folders."),
 ) -> None:
     """Serve pages that show the workflows live, to this login alone. They only read.
 
-    In a workflow's folder it serves that one, elsewhere all that `wfctl list` knows.
+    In a workflow's folder it serves that one, elsewhere all that `wfctl list` knows; with FILE an
+    archive that `wfctl export archive` wrote.
     """
     settings = settings_of(context)
     require_checked(settings)
@@ -53,16 +56,23 @@ def serve(
         raise InvalidOption("serve is for people: `wfctl status -o json` is for programs")
     if port is not None and socket_ is not None:
         raise InvalidOption("expected --port or --socket, found both")
-    from cli.frame.sight import sight
-    from pages.entrance import Door, listening, usual_socket
-    from pages.server import serve as served
-    from pages.shelf import Shelf
 
     def leave(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, leave)
-    find, what = _served(settings, workflows or [])
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
+        signal.signal(signal.SIGHUP, leave)
+    with _chosen(settings, archive, workflows or []) as (find, what):
+        _serve(find, what, port, socket_)
+
+
+def _serve(find: Finding, what: str, port: int | None, socket_: Path | None) -> None:
+    from cli.frame.sight import sight
+    from pages.entrance import Door, listening, usual_socket
+    from pages.server import serve as served
+    from pages.shelf import Shelf
+
     shelf = Shelf(find, sight())
     if port is not None:
         try:
@@ -88,7 +98,24 @@ def serve(
             place.unlink(missing_ok=True)
 
 
-def _served(settings: Settings, folders: list[Path]) -> tuple[Callable[[], list[ServedRoot]], str]:
+@contextmanager
+def _chosen(
+    settings: Settings, archive: Path | None, folders: list[Path]
+) -> Iterator[tuple[Finding, str]]:
+    if archive is None:
+        yield _served(settings, folders)
+        return
+    if folders:
+        raise InvalidOption("expected an archive or --workflows, found both")
+    from cli.commands.backup import unpacked
+
+    with unpacked(archive) as root:
+        shown = _of_root(replace(settings, root=None, database_url=None), root.path)
+        entry = replace(shown, where=f"archive {archive}", archive=str(archive))
+        yield lambda: [entry], str(archive.resolve())
+
+
+def _served(settings: Settings, folders: list[Path]) -> tuple[Finding, str]:
     """Return what finds the workflows, and a name for them, the same each time."""
     plain = replace(settings, root=None, database_url=None)
     if folders:

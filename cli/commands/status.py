@@ -10,7 +10,7 @@ import tty
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from cli.commands.machine.reads import MachineFollower
     from projections.screens.watch_view import View
+    from service.reading.moment import Moment
 
 
 #: Stages that are listed one by one; of more than these only so many that want a look.
@@ -74,51 +75,71 @@ _COLORS = {
 def status(context: typer.Context, view: AsOf = None) -> None:
     """Where the workflow stands."""
     with reading(context) as workflow:
-        state = workflow.state(view)
-        is_now = view is None
-        seen: Seen | None = None
-        files: list[str] = []
-        doubts: list[str] = []
-        if is_now:
-            from reconciler.files.freshness import look
-
-            seen = look(workflow.root, workflow.log, state)
-            files += (f"{name} {text}" for name, text in seen.files.items())
-            files += map(kept, state.drifts)
-            doubts += doubts_of(workflow.log.approvals, state)
-        stands = account(state, seen)
-        told = _tasks(workflow, state, live=is_now)
-        journal = journal_of(workflow.root)
-        original = original_of(workflow.root)
-        marks = [str(one) for one in seen.log] if seen is not None else []
-        notices = [*marks, *([f"this root is a copy of {original}"] if original else [])]
-        notices += files + doubts + stream_log.told(state)
-        notices += [str(one) for one in stands if not one.person and str(one) not in marks]
-        if journal and journal.mode != "wal":
-            notices.append(f"the log has a {journal.mode} journal: {journal.reason}")
-        data = {
-            "workflow": state.id,
-            "status": state.workflow_status or "active",
-            "purpose": state.purpose,
-            "results": [one.to_dict() for one in answers(state)],
-            "workflow_version": state.version,
-            "stages": [_summary(state, one, told.get(one.id)) for one in state.stages.values()],
-            "pending_amendments": [a.id for a in state.pending_amendments],
-            "copy_of": original,
-            "files": files,
-            "set_aside": state.set_aside,
-            "account": to_dicts(stands),
-            "stale": stale(state, seen.deviations) if seen else {},
-            "changed": [one.to_dict() for one in seen.deviations if one.what == "result"]
-            if seen
-            else [],
-            "consent": {"policy": state.consent, "warnings": doubts, "decisions": decisions(state)},
-            "mandates": [one.to_dict() for one in standings(state)],
-            "journal": journal._asdict() if journal else None,
-        }
+        found = status_of(workflow, view)
+        state, seen = found.state, found.seen
         workflow.output.result(
-            data, lambda: _text(state, notices, workflow.output, told, seen), state=state, seen=seen
+            found.data,
+            lambda: _text(state, found.notices, workflow.output, found.tasks, seen),
+            state=state,
+            seen=seen,
         )
+
+
+class StatusAnswer(NamedTuple):
+    """Where a workflow stands: ``data`` is the answer, ``notices`` are what people are told."""
+
+    data: dict[str, Any]
+    notices: list[str]
+    state: Workflow
+    tasks: dict[str, dict[str, int]]
+    seen: Seen | None
+
+
+def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
+    """Return where a workflow stands, or stood at a moment."""
+    state = workflow.state(view)
+    is_now = view is None
+    seen: Seen | None = None
+    files: list[str] = []
+    doubts: list[str] = []
+    if is_now:
+        from reconciler.files.freshness import look
+
+        seen = look(workflow.root, workflow.log, state)
+        files += (f"{name} {text}" for name, text in seen.files.items())
+        files += map(kept, state.drifts)
+        doubts += doubts_of(workflow.log.approvals, state)
+    stands = account(state, seen)
+    told = _tasks(workflow, state, live=is_now)
+    journal = journal_of(workflow.root)
+    original = original_of(workflow.root)
+    marks = [str(one) for one in seen.log] if seen is not None else []
+    notices = [*marks, *([f"this root is a copy of {original}"] if original else [])]
+    notices += files + doubts + stream_log.told(state)
+    notices += [str(one) for one in stands if not one.person and str(one) not in marks]
+    if journal and journal.mode != "wal":
+        notices.append(f"the log has a {journal.mode} journal: {journal.reason}")
+    data = {
+        "workflow": state.id,
+        "status": state.workflow_status or "active",
+        "purpose": state.purpose,
+        "results": [one.to_dict() for one in answers(state)],
+        "workflow_version": state.version,
+        "stages": [_summary(state, one, told.get(one.id)) for one in state.stages.values()],
+        "pending_amendments": [a.id for a in state.pending_amendments],
+        "copy_of": original,
+        "files": files,
+        "set_aside": state.set_aside,
+        "account": to_dicts(stands),
+        "stale": stale(state, seen.deviations) if seen else {},
+        "changed": [one.to_dict() for one in seen.deviations if one.what == "result"]
+        if seen
+        else [],
+        "consent": {"policy": state.consent, "warnings": doubts, "decisions": decisions(state)},
+        "mandates": [one.to_dict() for one in standings(state)],
+        "journal": journal._asdict() if journal else None,
+    }
+    return StatusAnswer(data, notices, state, told, seen)
 
 
 def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def tasks(
 
     with reading(context) as workflow:
         conditions = [*(where or []), *(["state=failed"] if failed else [])]
-        found, chosen = _chosen(workflow, stage, conditions)
+        found, chosen = chosen_of(workflow, stage, conditions)
         csv = workflow.output.settings.format is Format.CSV
         shown = chosen if lines == 0 or csv else chosen[:lines]
         if csv:
@@ -78,24 +78,11 @@ def metrics(
     """The numbers that stages and their tasks are asked for by parameters.metrics, as a table."""
     with reading(context) as workflow:
         state = workflow.state()
-        known = state.stage(stage) if stage is not None else None
         if plot is not None or over is not None:
+            known = state.stage(stage) if stage is not None else None
             _plot(workflow, known, plot, over, where or [])
             return
-        if known is not None and known.parameters.get("metrics") is None:
-            raise NotFound(f"{stage} names no numbers; expected parameters.metrics", stage=stage)
-        if known is not None and (where or is_sweep(known.parameters)):
-            _, chosen = _chosen(workflow, known.id, [*(where or []), "state=done"])
-            rows = [{"key": r["key"], **r["values"], **r["metrics"]} for r in chosen]
-        elif where:
-            raise InvalidOption("--where takes the stage whose tasks it is about")
-        else:
-            every = state.stages.values() if known is None else [known]
-            rows = [
-                {"stage": one.id, **{name: number[name] for name in _OF_NUMBER}}
-                for one in every
-                for number in one.metrics
-            ]
+        rows = numbers_of(workflow, stage, where or [])
         if workflow.output.settings.format is Format.CSV:
             _print_csv(rows)
             return
@@ -104,6 +91,30 @@ def metrics(
             lambda: _table(workflow, rows) if rows else "no number is recorded yet",
             state=state,
         )
+
+
+def numbers_of(
+    workflow: Reading, id_: str | None, conditions: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a row of each number of a stage, of a sweep one of each task; of None of every stage.
+
+    Raises `NotFound` for a stage without numbers, `InvalidOption` for wrong conditions.
+    """
+    state = workflow.state()
+    known = state.stage(id_) if id_ is not None else None
+    if known is not None and known.parameters.get("metrics") is None:
+        raise NotFound(f"{id_} names no numbers; expected parameters.metrics", stage=id_)
+    if known is not None and (conditions or is_sweep(known.parameters)):
+        _, chosen = chosen_of(workflow, known.id, [*conditions, "state=done"])
+        return [{"key": r["key"], **r["values"], **r["metrics"]} for r in chosen]
+    if conditions:
+        raise InvalidOption("--where takes the stage whose tasks it is about")
+    every = state.stages.values() if known is None else [known]
+    return [
+        {"stage": one.id, **{name: number[name] for name in _OF_NUMBER}}
+        for one in every
+        for number in one.metrics
+    ]
 
 
 def _plot(
@@ -123,7 +134,7 @@ def _plot(
         known = ", ".join(numbers) or "none"
         raise NotFound(f"{stage.id} names no number {name!r}; it has {known}", stage=stage.id)
     if is_sweep(stage.parameters):
-        _, rows = _chosen(workflow, stage.id, [*conditions, "state=done"])
+        _, rows = chosen_of(workflow, stage.id, [*conditions, "state=done"])
         found = plot_of_tasks(rows, name, over)
     else:
         found = plot_of_attempts(stage.attempts, name)
@@ -134,9 +145,13 @@ def _plot(
     workflow.output.result(drawn.to_dict(), lambda: "\n".join(in_braille(drawn)))
 
 
-def _chosen(
+def chosen_of(
     workflow: Reading, id_: str, conditions: Sequence[str]
 ) -> tuple[list[Task], list[dict[str, Any]]]:
+    """Return the tasks of a sweep, and a row of each for which the conditions hold.
+
+    Raises `NotFound` for a stage without tasks, `InvalidOption` for a name that it does not have.
+    """
     from reconciler.sweep import table
     from reconciler.sweep.table import row_of
     from reconciler.sweep.tasks import tasks_of
@@ -158,7 +173,7 @@ def _chosen(
 def _printed(
     workflow: Reading, id_: str, key: str, *, err: bool, last: int | None
 ) -> tuple[str, str]:
-    found, _ = _chosen(workflow, id_, [])
+    found, _ = chosen_of(workflow, id_, [])
     task = next((one for one in found if one.point.key == key), None)
     if task is None or not task.folder:
         why = f"{id_} has no task {key!r}; `wfctl tasks {id_}` lists them"
@@ -200,11 +215,15 @@ def _table(workflow: Reading, rows: list[dict[str, Any]]) -> str:
 def _print_csv(rows: list[dict[str, Any]]) -> None:
     from cli.terminal.table import print_csv
 
-    aside = ("values", "metrics", "outputs")
-    flat = [{**row, **row.get("values", {}), **row.get("metrics", {})} for row in rows]
-    plain = [{k: v for k, v in row.items() if k not in aside} for row in flat]
+    plain = [*map(flat, rows)]
     names = list(dict.fromkeys(name for row in plain for name in row))
     print_csv(plain, names or ["key"], sys.stdout.isatty())
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of tasks or numbers with its values and numbers as columns of their own."""
+    found = {**row, **row.get("values", {}), **row.get("metrics", {})}
+    return {k: v for k, v in found.items() if k not in ("values", "metrics", "outputs")}
 
 
 def logs(

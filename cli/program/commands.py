@@ -94,7 +94,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prove": ("prove", "wfctl prove stage-3.outputs/fit.json fit.tlog-proof"),
     "note": ("append", 'wfctl note "restarted the node"'),
     "watch": ("status", "wfctl watch"),
-    "serve": ("serve", "wfctl serve --workflows ~/workflows"),
+    "serve": ("serve", "wfctl serve study.zip"),
     "export": ("export", "wfctl export report report.html"),
     "machine init": ("machine.beginning", "wfctl machine init login --type feature"),
     "machine import": ("machine.beginning", "wfctl machine import .agent/state.json"),

@@ -180,7 +180,8 @@ def restore(root: Root, archive: Path, manifest: Manifest, connect: Connect) -> 
             _keep_drift(file, manifest, root)
     finally:
         store.close()
-    configure(root, manifest.workflow)
+    if not root.config_file.exists():
+        configure(root, manifest.workflow, archive.name)
 
 
 def _append_all(

@@ -227,6 +227,8 @@ class Config:
     journal: str | None = None
     #: Who is told of decisions, failures and the end: a command line, or an address of the web.
     notify: str | None = None
+    #: The name of the archive that the root was made from.
+    archive: str | None = None
 
     @property
     def stream(self) -> str:
@@ -252,8 +254,8 @@ def read_config(root: Root) -> Config:
         values: dict[str, Any] = tomllib.loads(read_regular(root.config_file).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
-    workflow, url, journal, notify = (
-        values.get(name) for name in ("workflow", "database_url", "journal", "notify")
+    workflow, url, journal, notify, archive = (
+        values.get(name) for name in ("workflow", "database_url", "journal", "notify", "archive")
     )
     named = isinstance(workflow, str) or (workflow is None and values.get("machines") is True)
     if not named or not isinstance(url, str | None):
@@ -270,7 +272,11 @@ def read_config(root: Root) -> Config:
         raise InvalidOption(
             f'{root.config_file}: expected notify = "CMD or URL", found a {type(notify).__name__}'
         )
-    return Config(workflow, url, journal, notify)
+    if not isinstance(archive, str | None):
+        raise InvalidOption(
+            f'{root.config_file}: expected archive = "FILE", found a {type(archive).__name__}'
+        )
+    return Config(workflow, url, journal, notify, archive)
 
 
 def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
@@ -309,6 +315,7 @@ def config_text(config: Config) -> str:
         "database_url": kept(config.database_url),
         "journal": config.journal,
         "notify": config.notify,
+        "archive": config.archive,
     }
     lines = ["# written by wfctl init", *([] if config.workflow else ["machines = true"])]
     lines += [f"{name} = {_toml(value)}" for name, value in values.items() if value]

@@ -156,12 +156,12 @@ def prepare_folder(root: Root) -> None:
         make_folder(root.folder)
 
 
-def configure(root: Root, workflow: str | None) -> Config:
-    """Write down which workflow the root has, and where its log is.
+def configure(root: Root, workflow: str | None, archive: str | None = None) -> Config:
+    """Write down which workflow the root has, where its log is, and what it was made from.
 
     Who named a server for it agreed to that server.
     """
-    config = Config(workflow, root.url, root.journal)
+    config = Config(workflow, root.url, root.journal, archive=archive)
     trust(kept(config.database_url), root.path)
     ignored = _IGNORE_OF_SERVER if is_server(config.database_url or "") else _IGNORE
     write_whole(root.folder / ".gitignore", ignored)

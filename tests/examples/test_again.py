@@ -71,7 +71,7 @@ def test_a_colleague_computes_the_same_numbers(tmp_path: Path, name: str) -> Non
     assert wfctl(*root, "fsck", environ=other).code == 0
     assert wfctl(*root, "verify", "--deep", environ=other).code == 0
     first = here.done("status")["stages"][0]["id"]
-    again = ("--root-is", "copied", "rerun", first, "--from-here", "--reason", "On my machine.")
+    again = ("--root-is", "copied", "rerun", "--from", first)
     answer = wfctl(*root, *again, environ=other)
     assert answer.code == 0, answer
     answer = wfctl(*root, "run", environ=other, within=300)

@@ -37,6 +37,8 @@ def test_a_root_keeps_its_log_where_it_is(tmp_path: Path) -> None:
         == 0
     )
     place = Place(root)
+    with (root / ".wfctl/config.toml").open("a") as file_of_root:
+        file_of_root.write('notify = "true"\n')
     file, config = handed_over(place, tmp_path), (root / ".wfctl/config.toml").read_text()
     place.done("note", "later")
     place.done("import", str(file), "--into", str(root))

@@ -13,7 +13,7 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 
 from service.handover.carried import MOST_FILES
-from tests.cli.support import Place, call, tree, write_plan
+from tests.cli.support import Place, call, tree, wfctl, write_plan
 from tests.exports.support import handed_over, taken_over
 
 PLOT = "film/plot.svg"
@@ -251,6 +251,8 @@ def test_a_hostile_archive_makes_nothing(ran: Place, tmp_path: Path, what: str) 
     before = tree(tmp_path)
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive"), answer
+    answer = wfctl("serve", str(file), environ={"TMPDIR": str(tmp_path)})
+    assert (answer.code, "Nothing was made of it" in answer.err) == (1, True), answer
     assert tree(tmp_path) == before
 
 
