@@ -43,8 +43,10 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
         arguments = hoist(arguments)
         result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # typer turns the one into the other
+    except BrokenPipeError:
         return _reader_gone()
+    except SystemExit as ended:
+        return _left(ended)
     except Exception as error:  # noqa: BLE001 - the last place: every error has an exit code
         from cli.frame.failure import report
 
@@ -81,6 +83,13 @@ def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], l
         if is_only:
             gc.freeze()
         gc.enable()
+
+
+def _left(ended: SystemExit) -> int:
+    """Return the code of what ended the command: a signal, or, by typer, a reader that is gone."""
+    if isinstance(ended.__context__, BrokenPipeError):
+        return _reader_gone()
+    return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
 def _reader_gone() -> int:

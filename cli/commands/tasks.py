@@ -407,6 +407,16 @@ def _ended(attempt: Attempt) -> str:
     return ended
 
 
+def _given(attempt: Attempt, before: Attempt) -> Iterator[str]:
+    """Yield the commit of an attempt's files, and in what its environment is another one."""
+    from projections.words.came_about import changes, told_code
+
+    if attempt.code is not None:
+        yield f"    commit {_clip(told_code(attempt.code))}"
+    for change in changes(attempt.environment, before.environment, before.id):
+        yield f"    environment: {_clip(change)}"
+
+
 def _attempts(output: Output, stage: StageState) -> Iterator[str]:
     if stage.attempts:
         yield output.style("attempts:", "1")
@@ -424,9 +434,4 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
         if one.verdict:
             yield f"    {one.verdict}: {_clip(one.reason or '')}"
-        before = stage.attempts[max(place - 1, 0)]
-        if one.environment != before.environment:
-            from projections.words.came_about import changes
-
-            for change in changes(one.environment, before.environment, before.id):
-                yield f"    environment: {_clip(change)}"
+        yield from _given(one, stage.attempts[max(place - 1, 0)])

@@ -81,7 +81,7 @@ TOPICS: dict[str, tuple[str, str]] = {
 5 refused by the rules; the message says what is expected
 6 needs a person's decision; the message names the command
 7 findings: drift, tampering, differences, a check that failed
-130 interrupted by Ctrl-C; 141 the reader of a pipe left""",
+130 interrupted by Ctrl-C; 141 the reader of a pipe left; 143 ended by SIGTERM""",
     ),
     "output": (
         "text, json, jsonl, csv, and how an answer is kept short",

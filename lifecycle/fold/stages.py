@@ -174,7 +174,7 @@ def _become(stage: Stage, status: Status, event: Event) -> None:
 _BEGUN = (
     *("mode", "root", "work_dir", "submission", "submission_sha256", "wrapper", "session", "host"),
     *("boot_id", "recovers", "inputs", "diagnostic", "scripts", "taken_over", "carried"),
-    *("carried_from", "environment", "beside"),
+    *("carried_from", "environment", "beside", "code"),
 )
 _SEEN = ("row", "verdict", "action", "reason", "evidence")
 

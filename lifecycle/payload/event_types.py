@@ -59,7 +59,7 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
         _with(taken_over=False, carried=[], carried_from=None),
         _with(environment=None),
         _with(beside=None),
-        _with(tasks=None),
+        _with(tasks=None, code=None),
     ),
     "drift.adopted": (_with(rest=[]),),
     "drift.reverted": (_with(approved_by=None, proof={}),),

@@ -4,6 +4,7 @@ SHAPES = r"""
 Change path:text value:any=null
 ChangedFile kind:(changed,missing) path:text sha256:text?=null size:whole?=null
 Check detail:text="" findings:[text]=[] name:text passed:flag
+CodeVersion commit:text dirty:flag files:[text]=[]
 FailedTask because:text="" exit_code:whole?=null key:text
 FileDigest path:text sha256:text size:whole
 FilesOfAttempt inputs:[FileDigest] scripts:{text} submission_sha256:text
@@ -29,10 +30,10 @@ attempt.observed action:words attempt:attempt evidence:{any} reason:text row:who
 attempt.relaunched attempt:attempt mode:(sync,tmux,setsid) reason:text session:text?=null
   stage:stage
 attempt.started attempt:attempt?=null beside:{text}?=null boot_id:text?=null carried:[FileDigest]=[]
-  carried_from:attempt?=null diagnostic:flag=false environment:JobEnvironment?=null host:text?=null
-  inputs:[FileDigest]=[] mode:(sync,tmux,setsid) recovers:attempt?=null root:text scripts:{text}={}
-  session:text?=null stage:stage submission:text submission_sha256:text taken_over:flag=false
-  tasks:tasks?=null work_dir:text wrapper:text
+  carried_from:attempt?=null code:CodeVersion?=null diagnostic:flag=false
+  environment:JobEnvironment?=null host:text?=null inputs:[FileDigest]=[] mode:(sync,tmux,setsid)
+  recovers:attempt?=null root:text scripts:{text}={} session:text?=null stage:stage submission:text
+  submission_sha256:text taken_over:flag=false tasks:tasks?=null work_dir:text wrapper:text
 attempt.stopped attempt:attempt ended:[text] reason:words stage:stage
 checkpoint.recorded checkpoint:any stage:stage
 claim.overruled approved_by:text="user" attempt:attempt claim:(computed,over) proof:{any}={}

@@ -61,6 +61,18 @@ class JobEnvironment(PayloadPart):
     python3: str | None = None
 
 
+class CodeVersion(PayloadPart):
+    """The commit of git, in hex, that an attempt's files are of, and whether they are as it says.
+
+    ``files`` are those that it runs or reads and that are others, or are not in the commit;
+    ``dirty``: there is one, or another file of the repository differs that no stage makes.
+    """
+
+    commit: str
+    dirty: bool
+    files: list[str] = []
+
+
 class AttemptStarted(StagePayload):
     """An attempt is about to be launched: committed before any process of it starts."""
 
@@ -90,6 +102,8 @@ class AttemptStarted(StagePayload):
     beside: dict[str, str] | None = None
     #: Of a sweep: how many tasks it is to compute.
     tasks: Annotated[int, Field(ge=0, le=MAX_TASKS)] | None = None
+    #: Nothing if the root is in no repository of git, or git did not say.
+    code: CodeVersion | None = None
 
 
 class FilesOfAttempt(PayloadPart):

@@ -70,6 +70,8 @@ class Attempt:
     #: Python files that a script would import by their place, as they were when it started; None
     #: if nobody looked.
     beside: dict[str, str] | None = None
+    #: The commit of what it computes with, as `CodeVersion` has it; None if nobody knows.
+    code: dict[str, Any] | None = None
     #: The amendment that changed what the attempt had been started from.
     outdated_by: str | None = None
     #: What it computes from, as `FileDigest` has it.

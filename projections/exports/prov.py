@@ -16,6 +16,7 @@ from typing import Any
 from eventstore.event import Actor
 from projections.exports.formats import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, Told, provenance
+from projections.words.came_about import told_code
 from projections.words.text import quoted, workflow_uri
 
 #: In the order of the document.
@@ -74,6 +75,7 @@ class _Writer:
         about = {**_times(run.start, run.end), "prov:label": f"{run.name} ({run.id})"}
         for name in ("stage", "host", "error", "completed"):
             about[f"wfctl:{name}"] = getattr(run, name)
+        about["wfctl:commit"] = told_code(run.code) if run.code else None
         about |= {f"wfctl:number.{quoted(one['name'])}": one["value"] for one in run.metrics}
         self._thing("activity", activity, about)
         self._relate("used", activity=activity, entity=self._version(run.plan))

@@ -43,6 +43,8 @@ class Run:
     inputs: list[File] = field(default_factory=list)
     outputs: list[File] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
+    #: The commit of what it computed with, as `CodeVersion` has it.
+    code: dict[str, Any] | None = None
     #: Numbers that were read from its outputs, as `MeasuredNumber` has them.
     metrics: list[dict[str, Any]] = field(default_factory=list)
     completed: bool | None = None
@@ -116,7 +118,6 @@ def _ran(runs: dict[str, Run], event: RecordedEvent, state: Workflow) -> Iterato
         return
     elif run is not None and event.type == "stage.completed":
         run.outputs = _files(event.data.get("outputs"))
-        run.metrics = event.data.get("metrics") or []
         del runs[stage]
     elif event.type == "stage.failed":
         error = event.data["error"]
@@ -124,6 +125,7 @@ def _ran(runs: dict[str, Run], event: RecordedEvent, state: Workflow) -> Iterato
     else:
         return
     if run is not None:
+        run.metrics = event.data.get("metrics") or []
         run.end = run.end or event.occurred_at
         run.completed, run.error = error is None, error
         yield run
@@ -155,6 +157,7 @@ def _begun(event: RecordedEvent, state: Workflow) -> Run:
         host=data.get("host"),
         inputs=_files(data.get("inputs")),
         parameters=dict(stage.parameters),
+        code=data.get("code"),
     )
 
 

@@ -9,15 +9,19 @@ them so, and they need not be in the folder any more. What the log does not say 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from mimetypes import MimeTypes
 from typing import Any
 
 from eventstore.event import Actor
+from lifecycle.words.metrics import metrics_of
 from projections.exports.formats import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, provenance
 from projections.files.state_document import FILE_NAME
+from projections.files.summary import is_figure
+from projections.words.came_about import told_code
 from projections.words.text import quoted, workflow_uri
 
 FILE = "ro-crate-metadata.json"
@@ -119,13 +123,14 @@ class _Crate:
         yield from self._tool(run)
         action, control = f"#run-{quoted(run.id)}", f"#control-{quoted(run.id)}"
         parameters = list(_parameters(run))
-        numbers = list(_numbers(run))
-        yield from (*parameters, *numbers)
+        numbers = [_number(run, one) for one in run.metrics]
+        yield from (*parameters, *chain.from_iterable(numbers))
         yield from self._agent(run.actor)
         for file in (*run.inputs, *run.outputs):
             yield from self._file(file)
         self._is_new(action, "mentions")
         on = f", on {run.host}" if run.host else ""
+        on += f", commit {told_code(run.code)}" if run.code else ""
         yield _entity(
             action,
             "CreateAction",
@@ -134,7 +139,7 @@ class _Crate:
             instrument=_ref(self._tool_id(run.stage)),
             **_when(run.start, run.end),
             object=[*map(_content, run.inputs), *(_ref(p["@id"]) for p in parameters)],
-            result=[*map(_content, run.outputs), *(_ref(one["@id"]) for one in numbers)],
+            result=[*map(_content, run.outputs), *(_ref(one["@id"]) for one, *_ in numbers)],
             actionStatus={None: None, True: _COMPLETED, False: _FAILED}[run.completed],
             error=run.error,
             **_by(run.actor),
@@ -163,7 +168,8 @@ class _Crate:
         if self._is_new(id_, "parts"):
             size, kind = str(file.size), _MEDIA.guess_type(file.path)[0]
             about = {"contentSize": size, "sha256": file.sha256, "encodingFormat": kind}
-            yield _entity(id_, "File", file.path, **about)
+            types = ["File", "ImageObject"] if is_figure(file.path) else "File"
+            yield _entity(id_, types, file.path, **about)
 
     def _change(self, change: PlanChange) -> Iterator[Entity]:
         yield from self._agent(change.decider)
@@ -277,21 +283,34 @@ def _parameters(run: Run) -> Iterator[Entity]:
         yield _entity(id_, "PropertyValue", name, value=shown)
 
 
-def _numbers(run: Run) -> Iterator[Entity]:
-    """Yield the numbers that were found, each with its unit, and its error if it has one."""
-    for one in run.metrics:
-        id_ = f"#number-{quoted(run.id)}-{quoted(one['name'])}"
-        task = f" at {one['task']}" if one.get("task") else ""
-        error = one.get("error")
-        about = f"standard error {error!r}; " if error is not None else ""
-        yield _entity(
-            id_,
-            "PropertyValue",
-            f"{one['name']}{task}",
-            value=one["value"],
-            unitText=one.get("unit"),
-            description=f"{about}{one['path']}#{one['pointer']}",
+def _number(run: Run, one: Mapping[str, Any]) -> list[Entity]:
+    """Return a number that was found, then its error and what it is compared with, if known."""
+    metric = metrics_of(run.parameters).get(one["name"])
+    reference = (metric.reference if metric is not None else None) or {}
+    source = reference.get("source") or ""
+    place, unit = f"{quoted(run.id)}-{quoted(one['name'])}", {"unitText": one.get("unit")}
+    error = {"value": one.get("error"), **unit}
+    known = {"value": reference.get("value"), "description": source or None, **unit}
+    others = [
+        _entity(f"#{kind}-{place}", "PropertyValue", f"{name} of {one['name']}", **about)
+        for kind, name, about in (
+            ("error", "standard error", error),
+            ("reference", "reference", known),
         )
+        if about["value"] is not None
+    ]
+    task = f" at {one['task']}" if one.get("task") else ""
+    number = _entity(
+        f"#number-{place}",
+        "PropertyValue",
+        f"{one['name']}{task}",
+        value=one["value"],
+        **unit,
+        propertyID=source if "://" in source else None,
+        valueReference=[_ref(other["@id"]) for other in others],
+        description=f"{one['path']}#{one['pointer']}",
+    )
+    return [number, *others]
 
 
 def _agent_id(actor: Actor) -> str:

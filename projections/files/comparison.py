@@ -11,10 +11,10 @@ from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number
 from projections.words.answers import told_distance, with_error
-from projections.words.came_about import variables_of
+from projections.words.came_about import told_code, variables_of
 from projections.words.text import seconds, shown
 
-KINDS = ("metric", "parameter", "script", "input", "environment", "measure", "output")
+KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
 #: Kinds whose values are the SHA-256 of a file.
 OF_FILES = ("script", "input", "output")
 #: Digits of a digest that are shown.
@@ -153,6 +153,7 @@ def _put_stage(side: ComparedSide, stage: Stage, prefix: str = "") -> None:
     _put(side, "parameter", stage.parameters, prefix)
     if source is not None:
         _put(side, "script", source.scripts)
+        _put(side, "code", _code(source), prefix)
         _put(side, "input", _digests(source.inputs))
     _put(side, "measure", _measures(stage), prefix)
     _put(side, "output", _digests(stage.results))
@@ -173,6 +174,7 @@ def side_of_attempt(
             side = ComparedSide(name)
             _put(side, "parameter", state.stages[stage].parameters)
             _put(side, "script", found.scripts)
+            _put(side, "code", _code(found))
             _put(side, "input", _digests(found.inputs))
             _put(side, "environment", _environment(found.environment))
         if side is not None:
@@ -193,6 +195,10 @@ def _digests(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("value", "error", "unit")
     return {one["name"]: {name: one.get(name) for name in names} for one in numbers}
+
+
+def _code(attempt: Attempt) -> dict[str, str]:
+    return {"commit": told_code(attempt.code)} if attempt.code is not None else {}
 
 
 def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:

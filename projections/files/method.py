@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lifecycle.state.workflow import Attempt, Stage
 from lifecycle.sweeps.definition import MAP, is_sweep
 from projections.files.facts import Fields, WorkflowFacts
-from projections.words.came_about import SET, variables_of
+from projections.words.came_about import SET, told_code, variables_of
 
 #: Parameters that say what is run, in the order in which they are told.
 _FIRST = ("command", MAP, "verify")
@@ -119,6 +119,7 @@ def _ran(facts: WorkflowFacts, stage: Stage) -> Named:
     told: dict[str, Any] = {"backend": backend, "profile": state.profile(stage) or None}
     if attempt is not None:
         told |= {"attempt": attempt.id, "host": attempt.host, "mode": attempt.mode}
+        told |= {"commit": told_code(attempt.code) if attempt.code else None}
         told |= {"DPDispatcher": attempt.dpdispatcher_version}
         told |= facts.result(stage).versions.get(attempt.id, {})
     return as_typed({name: value for name, value in told.items() if value is not None})

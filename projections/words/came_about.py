@@ -289,6 +289,12 @@ def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
     return {**found, "python3": python} if python else found
 
 
+def told_code(code: Mapping[str, Any]) -> str:
+    """Return of which commit the files of an attempt were, and whether they were as it has them."""
+    differs = ", ".join(code["files"]) or ("other files of the repository" if code["dirty"] else "")
+    return f"{code['commit']}, and not as it is there: {differs}" if differs else code["commit"]
+
+
 def changes(
     now: Mapping[str, Any] | None, before: Mapping[str, Any] | None, attempt: str
 ) -> Iterator[str]:

@@ -16,6 +16,7 @@ from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, is_sweep, table_of
 from lifecycle.words.values import problems, wanted
+from projections.files import progress_log, state_document
 from reconciler.attempt.markers import MARKERS, digests
 from reconciler.attempt.paths import PREPARED, WRAPPER, forwarded, of_recorded
 from reconciler.context import Jobs
@@ -31,6 +32,8 @@ from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
 from reconciler.submission.fields import check_fields, environment
 from service.consent.scripts import changed, data_left, judging, others, scripts_of
 from service.root.disk import is_inside
+from service.root.git import code_of
+from service.root.root import MARKER
 from wording import Worded
 
 
@@ -242,11 +245,18 @@ def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dic
     return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
 
 
+#: What wfctl writes in a root.
+_OWN = (MARKER, state_document.FILE_NAME, progress_log.FILE_NAME)
+
+
 def used_by(
     root: Path, state: Workflow, stage: Stage, files: Sequence[p.FileDigest]
 ) -> dict[str, Any]:
-    """Return what an attempt rests on, as its record has it: the files read and the scripts."""
-    return {"inputs": list(files), "scripts": scripts_of(root, state, stage)}
+    """Return what an attempt rests on, as its record has it: files read, scripts, their commit."""
+    scripts = scripts_of(root, state, stage)
+    made = (path for one in state.stages.values() for path in one.outputs)
+    code = code_of(root, [*scripts, *(one.path for one in files)], [*_OWN, *made])
+    return {"inputs": list(files), "scripts": scripts, "code": code}
 
 
 def used_by_launched(root: Path, state: Workflow, stage: Stage, path: str) -> dict[str, Any]:
@@ -291,8 +301,10 @@ def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
 
 def rests_of_imported(root: Path, state: Workflow) -> dict[str, dict[str, Any]]:
     """Return what each imported attempt under way rests on, by stage."""
-    return {
+    found = {
         stage.id: used_by_launched(root, state, stage, stage.attempt.submission)
         for stage in state.stages.values()
         if stage.attempt is not None and stage.attempt.taken_over
     }
+    # Of which commit they were then nobody knows.
+    return {id_: {k: v for k, v in one.items() if k != "code"} for id_, one in found.items()}

@@ -119,8 +119,7 @@ def is_signed(command: p.AmendmentProposed) -> bool:
     if set(command.changes) - {"parameters"} or command.insert or command.rewired:
         return False
     reached = {command.stage, *command.also}
-    changes = command.changes.get("parameters") or {}
-    assert isinstance(changes, dict)
+    changes: Any = command.changes.get("parameters") or {}
     named = ((command.stage, name) for name in changes)
     return reached <= {"stage-1", "stage-2"} and all(
         key in SIGNED and "new" in changes[key[1]] and SIGNED[key](changes[key[1]]["new"])
@@ -143,7 +142,8 @@ def hostile(choose: random.Random) -> p.AmendmentProposed:
     if choose.random() < 0.05:
         leaves[choose.choice(["dt", "seed", "box"])] = {}
     kind: Any = choose.choice(["parameter_change"] * 5 + ["stage_rerun"])
-    return p.AmendmentProposed(kind=kind, stage=stage, changes={"parameters": leaves}, **known)
+    known |= {"changes": {"parameters": leaves}}
+    return p.AmendmentProposed(kind=kind, stage=stage, **known)
 
 
 OTHERS: list[dict[str, Any]] = [

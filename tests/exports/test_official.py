@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import os
 import subprocess
@@ -22,6 +23,8 @@ from projections.exports.otel import _EVENTS
 from tests.cli.support import HERE, Place, tree
 from tests.exports.support import exported, text_of
 from tests.exports.world import BOT, RECONCILER, STORIES, done, make_root, named
+from tests.keeping.support import made, stage
+from tests.need import need_programs
 from tests.projections.story import attempt, observed
 from tests.rounds import first
 
@@ -149,6 +152,18 @@ def crate_of(place: Place, folder: Path, *at: str) -> Path:
     return folder
 
 
+def judged(home: Path, crates: list[Path]) -> list[dict[str, Any]]:
+    """Return the official validator's verdict on each crate."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.exports.crate_judge", *map(str, crates)],
+        cwd=HERE, capture_output=True, text=True, check=False, timeout=240,
+        env={**os.environ, "HOME": str(home)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    verdicts: list[dict[str, Any]] = json.loads(done.stdout)
+    return verdicts
+
+
 # Its story has a charge by hand, as logs of the versions before may have.
 @pytest.mark.forged
 @pytest.mark.slow
@@ -162,13 +177,7 @@ def test_the_official_validator_passes_a_crate_of_every_state(
     at = [place.version() if n == END else n for n in moments]
     crates = [crate_of(place, tmp_path / f"crate-{n}", "--at", str(n)) for n in at]
     before = tree(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.exports.crate_judge", *map(str, crates)],
-        cwd=HERE, capture_output=True, text=True, check=False, timeout=240,
-        env={**os.environ, "HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    verdicts = json.loads(done.stdout)
+    verdicts = judged(tmp_path, crates)
     assert [verdict["issues"] for verdict in verdicts] == [[]] * len(moments)
     assert all(verdict["checks"] >= 80 for verdict in verdicts)
     assert {k: v for k, v in tree(tmp_path).items() if k in before} == before
@@ -207,3 +216,99 @@ def test_a_stage_that_never_ran_is_no_tool_and_no_step(half_way: Place) -> None:
     assert not any("stage-5" in i for i in found if i.startswith("urn:"))
     assert all(value not in (None, "", []) for e in found.values() for value in e.values())
     assert "endTime" not in found["#run-stage-2.att-0004"]
+
+
+KNOWN = "https://doi.org/10.1103/PhysRev.65.117"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A stage that found two numbers and a figure, failed, was put right and found others."""
+    folder = tmp_path_factory.mktemp("measured")
+    metrics = {
+        "T_c": {
+            "at": "fit.json#/tc",
+            "error": "#/error",
+            "unit": "J",
+            "reference": {"value": 2.2692, "source": KNOWN},
+        },
+        "n": {"at": "fit.json#/n", "error": "#/none", "reference": {"value": 4, "source": "Ising"}},
+        "m": "fit.json#/n",
+    }
+    one = stage(
+        1,
+        f"cp {folder}/given fit.json; touch fit.json; echo '<svg/>' > fit.svg",
+        outputs=["stage-1/fit.json", "stage-1/fit.svg"],
+        parameters={"metrics": metrics, "verify": "test -e good"},
+    )
+    place = made(folder, one, consent="trust")
+    given = folder / "given"
+    given.write_text(json.dumps({"tc": 2.1, "error": 0.3, "n": 4, "none": 0}))
+    assert place.call("run").code != 0
+    given.write_text(json.dumps({"tc": 2.261, "error": 0.01, "n": 4, "none": 0}))
+    (place.path / "good").touch()
+    place.done("stage", "retry", "stage-1", "--fix", "Look longer.")
+    assert place.call("run").code == 0
+    return place
+
+
+def test_a_crate_tells_a_number_with_its_error_and_what_it_is_compared_with(
+    measured: Place,
+) -> None:
+    """Each is a value of its own that the number refers to; an error of 0 is an error."""
+    found = entities(measured)
+    run = "stage-1.att-0002"
+    number = found[f"#number-{run}-T_c"]
+    others = [found[one["@id"]] for one in number["valueReference"]]
+    assert [(one["name"], one["value"], one["unitText"]) for one in others] == [
+        ("standard error of T_c", 0.01, "J"),
+        ("reference of T_c", 2.2692, "J"),
+    ]
+    assert (number["propertyID"], others[1]["description"]) == (KNOWN, KNOWN)
+    assert found[f"#error-{run}-n"]["value"] == 0
+    assert "propertyID" not in found[f"#number-{run}-n"]
+    assert "valueReference" not in found[f"#number-{run}-m"]
+    assert {"@id": f"#number-{run}-T_c"} in found[f"#run-{run}"]["result"]
+    assert {"@id": f"#error-{run}-T_c"} not in found[f"#run-{run}"]["result"]
+
+
+def test_a_crate_and_a_trail_have_the_numbers_of_an_attempt_that_failed(measured: Place) -> None:
+    """They are results of the action that failed."""
+    found = entities(measured)
+    failed = found["#run-stage-1.att-0001"]
+    assert failed["actionStatus"].endswith("FailedActionStatus")
+    assert {"@id": "#number-stage-1.att-0001-T_c"} in failed["result"]
+    assert found["#number-stage-1.att-0001-T_c"]["value"] == 2.1
+    activity = json.loads(exported(measured, "prov"))["activity"]["wf:run.stage-1.att-0001"]
+    assert "wfctl:number.T_c" in activity
+
+
+def test_a_figure_is_an_image_in_a_crate(measured: Place) -> None:
+    """A file all the same."""
+    kinds = {e["name"]: e["@type"] for e in entities(measured).values() if "sha256" in e}
+    assert kinds["stage-1/fit.svg"] == ["File", "ImageObject"]
+    assert kinds["stage-1/fit.json"] == "File"
+
+
+def test_a_table_has_an_error_of_nothing_as_a_number(measured: Place) -> None:
+    """An empty cell says that nobody knows it."""
+    rows = list(csv.DictReader(text_of(measured, "table").splitlines()))[:2]
+    assert [float(row["metrics.n.error"]) for row in rows] == [0, 0]
+    assert [float(row["metrics.T_c.error"]) for row in rows] == [0.3, 0.01]
+
+
+@pytest.mark.slow
+def test_the_official_validator_passes_a_crate_with_numbers_and_figures(
+    measured: Place, tmp_path: Path
+) -> None:
+    """And with the commit of the code."""
+    need_programs("git")
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for line in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "one"]):
+        subprocess.run(["git", "-C", str(measured.path), *line], check=True)
+    measured.done("rerun", "stage-1", "--reason", "again")
+    assert measured.call("run").code == 0
+    commit = measured.done("show", "stage-1")["attempts"][-1]["code"]["commit"]
+    assert commit in entities(measured)["#run-stage-1.att-0003"]["description"]
+    (verdict,) = judged(tmp_path, [crate_of(measured, tmp_path / "crate")])
+    assert verdict["issues"] == []

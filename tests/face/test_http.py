@@ -48,7 +48,7 @@ def served(root: Path, *arguments: str) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.stderr.close()
-        process.wait(20)
+        assert process.wait(20) in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -101,6 +102,15 @@ def test_the_socket_is_for_this_login_alone(half_way: Place, short: Path) -> Non
         assert f"ssh -N -L 8000:{path} " in said.read_text()
         assert "200 OK" in _asked(path).stdout
     assert not path.exists()
+
+
+@pytest.mark.parametrize("place", ["--port", "--socket"])
+def test_a_server_that_is_told_to_end_says_so(half_way: Place, short: Path, place: str) -> None:
+    """128 + SIGTERM: what started it sees that nobody left a pipe."""
+    where = "0" if place == "--port" else str(short / "own.sock")
+    with running(short, "--root", str(half_way.path), place, where) as (process, _):
+        process.terminate()
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
 def test_another_login_is_refused(half_way: Place, short: Path) -> None:
