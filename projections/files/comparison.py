@@ -11,7 +11,7 @@ from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number
 from projections.words.answers import told_distance, with_error
-from projections.words.came_about import told_code, variables_of
+from projections.words.came_about import differing, variables_of
 from projections.words.text import seconds, shown
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
@@ -198,7 +198,9 @@ def _metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _code(attempt: Attempt) -> dict[str, str]:
-    return {"commit": told_code(attempt.code)} if attempt.code is not None else {}
+    if attempt.code is None:
+        return {}
+    return {"commit": attempt.code["commit"], "not committed": differing(attempt.code) or "nothing"}
 
 
 def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:

@@ -290,9 +290,14 @@ def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def told_code(code: Mapping[str, Any]) -> str:
-    """Return of which commit the files of an attempt were, and whether they were as it has them."""
-    differs = ", ".join(code["files"]) or ("other files of the repository" if code["dirty"] else "")
-    return f"{code['commit']}, and not as it is there: {differs}" if differs else code["commit"]
+    """Return of which commit the files of an attempt were, and which were not as it has them."""
+    commit, others = code["commit"], differing(code)
+    return f"{commit}, and not as it is there: {others}" if others else str(commit)
+
+
+def differing(code: Mapping[str, Any]) -> str:
+    """Return the files of an attempt that were not as their commit has them, empty if all were."""
+    return ", ".join(code["files"]) or ("other files of the repository" if code["dirty"] else "")
 
 
 def changes(

@@ -61,9 +61,9 @@ def test_an_attempt_of_committed_files_names_their_commit(place: Place) -> None:
     (place.path / "run.py").write_text(SCRIPT + SCRIPT)
     place.done("rerun", "stage-1", "--reason", "more")
     assert code(place) == {"commit": commit, "dirty": True, "files": ["run.py"]}
-    rows = place.done("compare", "stage-1")["rows"]
-    (row,) = [one for one in rows if one["kind"] == "code"]
-    assert list(row["values"].values()) == [commit, f"{commit}, and not as it is there: run.py"]
+    rows = place.done("compare", "stage-1", "--all")["rows"]
+    found = {one["name"]: [*one["values"].values()] for one in rows if one["kind"] == "code"}
+    assert found == {"commit": [commit, commit], "not committed": ["nothing", "run.py"]}
 
 
 def test_what_the_commit_does_not_hold_makes_an_attempt_dirty(place: Place) -> None:
