@@ -258,12 +258,16 @@ def _only_judges(proposed: Data) -> bool:
     )
 
 
+def _is_bound(proof: Data) -> None:
+    bound = isinstance(proof.get("statement"), str) and len(proof["statement"]) == len(START)
+    hold(bound, "consent", "its proof is bound to no statement")
+
+
 def by_a_person(log: Standing, event: Data) -> None:
     """Raise `Broken` without a proof that the policy in force could take."""
     proof = event["data"].get("proof") or {}
     hold(proof.get("policy") == log.consent, "consent", f"no proof for the policy {log.consent}")
-    bound = isinstance(proof.get("statement"), str) and len(proof["statement"]) == len(START)
-    hold(bound, "consent", "its proof is bound to no statement")
+    _is_bound(proof)
     agent = log.consent == "terminal" and event["actor"]["kind"] == "agent"
     hold(not agent, "consent", "an agent cannot agree")
     signed = log.consent != "signature" or bool(proof.get("signature") and proof.get("signer"))
@@ -279,6 +283,7 @@ def _agreed(log: Standing, amendment: Data, event: Data) -> None:
     if proof.get("policy") != "mandate":
         by_a_person(log, event)
         return
+    _is_bound(proof)
     name = str(proof.get("mandate"))
     mandate, before = log.mandates.get(name), log.by_mandate.get(name, 0)
     if not isinstance(mandate, dict):

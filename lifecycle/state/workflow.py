@@ -402,7 +402,7 @@ class Workflow:
         self.extra[MANDATES] = given
 
     def mandate(self, name: str) -> Mandate | None:
-        """Return the mandate of this name; None if there is none."""
+        """Return the mandate of this name; None if it is not in force."""
         return mandates_of({name: self.mandates[name]}).get(name) if name in self.mandates else None
 
     @property

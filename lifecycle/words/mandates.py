@@ -59,7 +59,7 @@ class Mandate:
 
 
 def mandates_of(given: Any) -> dict[str, Mandate]:
-    """Return the mandates of a definition by name; an entry of another form is none."""
+    """Return the mandates of a definition by name, without entries of another form."""
     entries = given.items() if isinstance(given, dict) else ()
     return {name: _mandate(name, one) for name, one in entries if not [*_problems(name, one)]}
 

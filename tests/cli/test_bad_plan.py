@@ -61,7 +61,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "resources of a stage": (with_stage(resources={}), "parameters.resource_overrides"),
     "an environment": (with_stage(env={}), "WFCTL_PARAM_"),
     "depends": (with_stage(depends=[]), "it belongs into depends_on"),
-    "a time limit": (with_stage(timeout=5), "expected_seconds only says"),
+    "a time limit": (with_stage(timeout=5), "it belongs into parameters.time_limit, in seconds"),
     "what nobody knows": (with_stage(colour="red"), "a name that begins with x-"),
     "a misspelt name at the top": ({**PLAN, "purpse": "x"}, "did you mean purpose?"),
     "an output outside the root": (with_stage(outputs=["../a"]), "lies outside the root"),

@@ -134,6 +134,22 @@ _TERMINAL = {"policy": "terminal", "statement": "0" * 64}
 _SIGNATURE = {**_TERMINAL, "policy": "signature", "signature": "s", "signer": "ann"}
 
 
+_OF_A = {"m": {"stages": ["a"], "amendments": 1}}
+ALLOWED = [
+    one("workflow.created", document={**DOCUMENT, "mandates": _OF_A}, consent="signature"),
+    *DONE[1:],
+    propose(kind="parameter_change", changes={"parameters": {"n": {"new": 2}}}),
+]
+_MANDATE = {"policy": "mandate", "mandate": "m", "statement": "0" * 64}
+BY_MANDATE = [*ALLOWED, approve(1, "a", proof=_MANDATE, actor="agent")]
+TAKEN_BACK = [
+    ALLOWED[0],
+    propose(kind="parameter_change", stage=None, changes={"mandates": {"m": {}}}),
+    approve(proof=_SIGNATURE),
+    propose(2, kind="stage_rerun"),
+]
+
+
 def agree(version: int = 1, **proof: str) -> Event:
     """Return the approval of the plan that a workflow begins with."""
     return approve(amendment="plan", version=version, proof={**_SIGNATURE, **proof})
@@ -144,6 +160,8 @@ SCRIPTS = one("files.recorded", scripts={"verify.sh": "0" * 64}, attempts={})
 
 #: Every kind of event, and every way that a rule lets pass, in logs that can be.
 GOOD: tuple[list[Event], ...] = (
+    BY_MANDATE,
+    TAKEN_BACK,
     [*CREATED, SCRIPTS],
     imported(SCRIPTS),
     LOST,
@@ -484,6 +502,22 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
         approve(),
         "consent",
     ),
+    "by a mandate that is used up": (
+        [*BY_MANDATE, propose(2, kind="stage_rerun")],
+        approve(2, proof=_MANDATE),
+        "consent",
+    ),
+    "by a mandate for another stage": (
+        [ALLOWED[0], propose(kind="stage_rerun", stage="b")],
+        approve(proof=_MANDATE),
+        "consent",
+    ),
+    "by a mandate, and of no statement": (
+        ALLOWED,
+        approve(proof={**_MANDATE, "statement": "0"}),
+        "consent",
+    ),
+    "by a mandate that was taken back": (TAKEN_BACK, approve(2, proof=_MANDATE), "consent"),
     "of another version": (CREATED, {**NOTE, "version": 3}, "ordered"),
     "of another stream": (CREATED, {**NOTE, "stream": "workflow-x"}, "ordered"),
     "behind another event": (CREATED, {**NOTE, "prev_hash": "f" * 64}, "tamper-evident"),
