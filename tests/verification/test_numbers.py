@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.metrics import metrics_of
+from lifecycle.words.metrics import Metric, metrics_of
 from projections.words.answers import told, with_error
+from reconciler.records.numbers import measured
 from tests.cli.support import Place, call, write_plan
 from tests.sweeps.support import sweep
 
@@ -93,6 +94,8 @@ def test_a_workflow_that_goes_on_tells_what_it_knows_so_far(tmp_path: Path) -> N
         ("thermo.csv", "step,T\n0,1.5\n100,1.7\n", "thermo.csv#/T", 1.7),
         ("thermo.csv", "step,T\n0,1.5\n100,1.7\n", "thermo.csv#/T/0", 1.5),
         ("thermo.tsv", "step\tT\n0\t1.5e-3\n", "thermo.tsv#/T", 1.5e-3),
+        ("thermo.csv", "\ufeffT,E\r\n1.5,2\r\n\r\n", "thermo.csv#/T", 1.5),
+        ("thermo.csv", "T,E,\n.5,+2.,\n", "thermo.csv#/E", 2.0),
     ],
 )
 def test_a_number_is_one_of_json_or_of_a_column(
@@ -114,6 +117,7 @@ def test_a_number_is_one_of_json_or_of_a_column(
         ("[" * 100_000, "fit.json is not JSON"),
         ('{"tc": "high", "error": 1}', "fit.json#/tc is no finite number"),
         ('{"tc": 1, "error": true}', "fit.json#/error is no finite number"),
+        ('{"tc": 1, "error": -0.1}', "fit.json#/error is -0.1; expected a standard error"),
         ('{"tc": 1' + "0" * 400 + ', "error": 1}', "fit.json#/tc is no finite number"),
     ],
 )
@@ -125,6 +129,36 @@ def test_a_stage_without_its_number_fails_and_says_so(
     place = begun(tmp_path, fit(f"cp {tmp_path}/content fit.json"))
     assert place.json("run").code == 6
     assert said in place.done("show", "stage-1")["last_error"]
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer", "said"),
+    [
+        ("step,T\n0,1.5\n100\n", "/T", "has no single number at /T"),
+        ("step,T\n0\n100,1.7\n", "/T/0", "has no single number at /T/0"),
+        ("T,T\n1,2\n", "/T", "has no single number at /T"),
+        ("step,T\n0,1_5\n", "/T", "has no single number at /T"),
+        ("step,T\n0,nan\n", "/T", "#/T is no finite number"),
+        ("T\n" + "9" * 200_000 + "\n", "/T", "is not a table"),
+        ("\n", "/T", "has no single number at /T"),
+    ],
+)
+def test_a_number_of_a_table_is_that_of_its_row_and_column_or_none(
+    tmp_path: Path, content: str, pointer: str, said: str
+) -> None:
+    """A row that was cut off does not let another one speak for it."""
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(ValueError, match=said):
+        measured(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
+
+
+def test_a_table_that_nobody_can_read_fails_its_stage(tmp_path: Path) -> None:
+    """It is no fault of the program."""
+    command = 'python3 -c \'print("T"); print("9" * 200000)\' > t.csv'
+    stage = fit(command, metrics={"T": "t.csv#/T"})
+    place = begun(tmp_path, {**stage, "outputs": ["stage-1/t.csv"]}, results=["stage-1.T"])
+    assert place.json("run").code == 6
+    assert "is not a table" in place.done("show", "stage-1")["last_error"]
 
 
 def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Path) -> None:
