@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import hypot
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number
-from projections.words.answers import told_distance, with_error
+from projections.words.answers import Apart, apart, with_error
 from projections.words.came_about import variables_of
 from projections.words.text import seconds, shown
 
@@ -32,18 +32,6 @@ class ComparedSide:
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
-class Apart(NamedTuple):
-    """How far a number is from that of the first side; ``sigma`` if an error is known."""
-
-    value: float
-    relative: float | None
-    sigma: float | None
-
-    def __str__(self) -> str:
-        far = told_distance(self.value, self.relative, self.sigma)
-        return far if self.sigma is None else f"{self.value:+.3g} ({far})"
-
-
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
     """A name, and its value on each side, None if a side has none."""
@@ -60,7 +48,7 @@ class ComparedRow:
     @property
     def apart(self) -> tuple[Apart | None, ...]:
         """How far the numbers of the sides behind the first are from its own."""
-        first, *others = map(_number, self.values)
+        first, *others = self.values
         return tuple(_apart(first, other) for other in others)
 
     def cell(self, place: int) -> str:
@@ -75,19 +63,19 @@ class ComparedRow:
         return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip()
 
 
-def _number(value: Any) -> tuple[float, float] | None:
-    """Return a number and its error, 0 of one without; None of what is no number."""
+def _number(value: Any) -> tuple[float, float | None, str | None] | None:
+    """Return a number, its error and its unit; None of what is no number."""
     if isinstance(value, dict) and "value" in value:
-        return value["value"], value["error"] or 0.0
-    return (value, 0.0) if is_number(value) else None
+        return value["value"], value["error"], value["unit"]
+    return (value, None, None) if is_number(value) else None
 
 
-def _apart(first: tuple[float, float] | None, other: tuple[float, float] | None) -> Apart | None:
-    if first is None or other is None:
+def _apart(first: Any, other: Any) -> Apart | None:
+    """Return how far two values are apart; None of what is no number, or in another unit."""
+    one, two = _number(first), _number(other)
+    if one is None or two is None or (one[2] and two[2] and one[2] != two[2]):
         return None
-    value, sigma = other[0] - first[0], hypot(first[1], other[1])
-    relative = value / abs(first[0]) if first[0] else None
-    return Apart(value, relative, abs(value) / sigma if sigma > 0 else None)
+    return apart(*one[:2], *two[:2])
 
 
 def rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
@@ -104,6 +92,12 @@ def of_runs(found: Sequence[ComparedRow]) -> list[ComparedRow]:
 
 def _is_told(row: ComparedRow) -> bool:
     return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith("seconds"))
+
+
+def heads_of(columns: Sequence[ComparedRow]) -> list[str]:
+    """Return the name of each column; of several with one name each has its kind before it."""
+    names = Counter(["side", *(row.name for row in columns)])
+    return [row.name if names[row.name] == 1 else f"{row.kind} {row.name}" for row in columns]
 
 
 def plain(value: Any) -> Any:

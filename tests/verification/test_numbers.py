@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lifecycle.words.metrics import Metric, metrics_of
-from projections.words.answers import told, with_error
+from projections.words.answers import apart, told, with_error
 from reconciler.records.numbers import measured
 from tests.cli.support import Place, call, write_plan
 from tests.sweeps.support import sweep
@@ -234,6 +234,7 @@ def test_results_are_named_later_by_the_plan_or_by_an_amendment(tmp_path: Path) 
         ({"T_c": {**T_C, "error": "other.json#/e"}}, [], "expected a place in the same file"),
         ({"T_c": {**T_C, "better": "most"}}, [], "expected lower or higher"),
         ({"T_c": {**T_C, "reference": {"value": "x"}}}, [], "reference.value: expected a number"),
+        ({"T_c": {**T_C, "reference": {"value": 1, "error": -1}}}, [], "expected 0 or more"),
         ({"T_c": T_C}, ["stage-1.nu"], "results: no stage has 'stage-1.nu'"),
         ({"T_c": T_C}, "stage-1.T_c", "results: expected a list"),
     ],
@@ -278,3 +279,64 @@ def test_without_an_error_the_distance_is_in_per_cent() -> None:
     number = {"name": "x", "value": 2.0}
     metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1.6}}})["x"]
     assert told(number, metric) == "x = 2 (+25.00 % from 1.6)"
+
+
+def test_an_answer_says_that_its_file_changed_or_that_it_is_stale(tmp_path: Path) -> None:
+    """The first line does not rely on what the lines below it call changed."""
+    judged = {
+        "id": "stage-2",
+        "name": "Judge",
+        "depends_on": ["stage-1"],
+        "inputs": ["stage-1/fit.json"],
+        "outputs": ["stage-2/best.json"],
+        "parameters": {
+            "command": "cp ../stage-1/fit.json best.json",
+            "metrics": {"best": "best.json#/tc"},
+        },
+    }
+    place = begun(tmp_path, fit(), judged, results=["stage-1.T_c", "stage-2.best"])
+    place.done("run")
+    (place.path / "stage-1/fit.json").write_text(FIT.replace("2.261", "2.5"))
+    changed = f"{TOLD} (stage-1/fit.json has changed since)"
+    stale = "best = 2.261 (stage-2 is stale)"
+    assert place.call("results").out.splitlines() == [changed, stale]
+    assert place.call("status").out.splitlines()[:2] == [changed, stale]
+    assert place.done("status")["results"][1]["lacking"] == "stage-2 is stale"
+    assert f"**{stale}**" in place.call("report", "-").out
+    assert f"result: {changed}" in place.call("rehydrate").out
+
+
+def test_numbers_of_one_name_are_told_with_their_stages(tmp_path: Path) -> None:
+    """An entry that stands twice is one answer."""
+    other = {
+        **fit(metrics={"T_c": "fit.json#/tc"}),
+        "id": "stage-2",
+        "outputs": ["stage-2/fit.json"],
+    }
+    named = ["stage-1.T_c", "stage-2.T_c", "stage-1.T_c"]
+    place = begun(tmp_path, fit(), other, results=named)
+    place.done("run")
+    assert place.call("results").out.splitlines() == [f"stage-1.{TOLD}", "stage-2.T_c = 2.261"]
+
+
+def test_a_file_of_the_answer_that_its_folder_lacks_fails_the_stage(tmp_path: Path) -> None:
+    """As a number that is not there does."""
+    stage = {
+        "id": "stage-1",
+        "name": "Draw",
+        "outputs": ["stage-1/figures"],
+        "parameters": {"command": "mkdir -p figures; echo x > figures/a.svg"},
+    }
+    place = begun(tmp_path, stage, results=["stage-1/figures/b.svg"])
+    assert place.json("run").code == 6
+    said = "stage-1/figures/b.svg, which the results name, is not there"
+    assert said in place.done("show", "stage-1")["last_error"]
+
+
+def test_a_distance_is_a_finite_number_or_not_told() -> None:
+    """Of the largest and the smallest numbers too."""
+    assert apart(1e308, None, -1e308, None) is None
+    assert apart(5e-324, 5e-324, 1e308, None) == (1e308, None, None)
+    assert apart(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
+    metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1e308}}})["x"]
+    assert told({"name": "x", "value": -1e308}, metric) == "x = -1e+308 (far from 1e+308)"
