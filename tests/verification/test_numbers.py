@@ -340,3 +340,21 @@ def test_a_distance_is_a_finite_number_or_not_told() -> None:
     assert apart(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
     metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1e308}}})["x"]
     assert told({"name": "x", "value": -1e308}, metric) == "x = -1e+308 (far from 1e+308)"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "name"),
+    [
+        ({"T": "e.json#/e"}, "T"),
+        ({"memory": "e.json#/e"}, "memory"),
+        ({"state": "e.json#/e"}, "state"),
+        ({"e": {"at": "e.json#/e", "error": "#/d"}, "e_error": "e.json#/d"}, "e_error"),
+    ],
+)
+def test_a_number_of_tasks_has_a_column_of_its_own(tmp_path: Path, metrics: Any, name: str) -> None:
+    """Else `tasks --where`, `metrics` and the table would tell one for the other."""
+    stage = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, metrics=metrics)
+    plan = {"workflow_id": "fit", "stages": [stage]}
+    refused = call("plan", "check", str(write_plan(tmp_path, plan)), "-o", "json")
+    assert refused.code == 1
+    assert f"parameters.metrics: {name} " in refused.error["message"]
