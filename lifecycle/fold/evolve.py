@@ -341,7 +341,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 24
+REDUCER = 25
 
 
 def evolve(

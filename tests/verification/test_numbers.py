@@ -172,6 +172,27 @@ def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Pat
     assert place.call("results").out.splitlines() == ["T_c (stage-1 is failed)"]
 
 
+def test_a_stage_that_counts_no_longer_has_no_number(tmp_path: Path) -> None:
+    """It stays with the attempt: nowhere else is it told of a stage that waits or has failed."""
+    (tmp_path / "fit.json").write_text(FIT)
+    good = tmp_path / "good"
+    good.touch()
+    place = begun(tmp_path, fit(f"cp {tmp_path}/fit.json fit.json", verify=f"test -e {good}"))
+    place.done("run")
+    place.done("rerun", "stage-1", "--reason", "Again.")
+    assert place.call("metrics").out.strip() == "no number is recorded yet"
+    good.unlink()
+    (tmp_path / "fit.json").write_text(FIT.replace("2.261", "2.5"))
+    place.json("run")
+    assert place.done("metrics")["metrics"] == []
+    shown = place.done("show", "stage-1")
+    assert (shown["status"], shown["metrics"]) == ("failed", [])
+    assert [one["metrics"][0]["value"] for one in shown["attempts"]] == [2.261, 2.5]
+    lines = place.call("show", "stage-1").out.splitlines()
+    assert next(line.strip() for line in lines if "T_c = 2." in line) == TOLD
+    assert not any(line.strip().startswith("numbers") for line in lines)
+
+
 def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
     """If it says which is the better; the errors of tasks are a column."""
     metrics = {"energy": {"at": "e.json#/e", "error": "e.json#/e", "better": "lower"}}
