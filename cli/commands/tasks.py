@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial
@@ -86,7 +86,7 @@ def metrics(
             raise NotFound(f"{stage} names no numbers; expected parameters.metrics", stage=stage)
         if known is not None and (where or is_sweep(known.parameters)):
             _, chosen = _chosen(workflow, known.id, [*(where or []), "state=done"])
-            rows = [{"key": r["key"], **r["values"], **r["metrics"]} for r in chosen]
+            rows = [{"key": r["key"], **r["values"], **r["metrics"], **_errors(r)} for r in chosen]
         elif where:
             raise InvalidOption("--where takes the stage whose tasks it is about")
         else:
@@ -104,6 +104,11 @@ def metrics(
             lambda: _table(workflow, rows) if rows else "no number is recorded yet",
             state=state,
         )
+
+
+def _errors(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the errors of a task's numbers by the names of their columns in the table of tasks."""
+    return {f"{name}_error": error for name, error in row.get("errors", {}).items()}
 
 
 def _plot(

@@ -57,7 +57,9 @@ def _rows(source: ExportSource) -> list[Row]:
             row |= {f"resources.{name}": value for name, value in attempt.resources.items()}
             for one in attempt.metrics:
                 name, error = f"metrics.{one['name']}", one.get("error")
-                row |= {name: one["value"]} | ({f"{name}.error": error} if error else {})
+                row |= {name: one["value"]} | (
+                    {f"{name}.error": error} if error is not None else {}
+                )
             row.setdefault("verified", False)
         if event.type == "stage.completed" and stage.attempt is not None:
             outputs = {one["path"]: one["sha256"] for one in event.data.get("outputs") or []}

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.metrics import is_number
+from lifecycle.words.metrics import is_number, metrics_of
 from projections.words.answers import Apart, apart, with_error
 from projections.words.came_about import variables_of
 from projections.words.text import seconds, shown
@@ -60,7 +60,8 @@ class ComparedRow:
             return str(value)[:_DIGEST]
         if self.kind != "metric":
             return shown(value)
-        return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip()
+        task = f" at {value['task']}" if value["task"] else ""
+        return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip() + task
 
 
 def _number(value: Any) -> tuple[float, float | None, str | None] | None:
@@ -129,12 +130,17 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
 
 def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()) -> ComparedSide:
     """Return a stage as it is in a state, with the numbers of its ``tasks``, each by its key."""
-    side = ComparedSide(name)
+    side, metrics = ComparedSide(name), metrics_of(stage.parameters)
     _put_stage(side, stage)
     for task in tasks:
         errors = task.get("errors", {})
         numbers = [
-            {"name": number, "value": value, "error": errors.get(number)}
+            {
+                "name": number,
+                "value": value,
+                "error": errors.get(number),
+                "unit": metrics[number].unit or None if number in metrics else None,
+            }
             for number, value in task["metrics"].items()
         ]
         _put(side, "metric", _metrics(numbers), f"{task['key']} ")
@@ -185,7 +191,7 @@ def _digests(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    names = ("value", "error", "unit")
+    names = ("value", "error", "unit", "task")
     return {one["name"]: {name: one.get(name) for name in names} for one in numbers}
 
 

@@ -76,7 +76,8 @@ def _of_tasks(root: Path, state: Workflow, stage: Stage) -> list[p.MeasuredNumbe
         return choose(having, key=lambda task: task.metrics[metric.name], default=None)
 
     found = [(metric, best(metric)) for metric in wanted]
-    table = table_of(stage.id)[1]
+    tables = table_of(stage.id)
+    table = next((path for path in tables if path in stage.outputs), tables[0])
     return [
         _of(metric, task.metrics[metric.name], task.errors.get(metric.name), table, task.point.key)
         for metric, task in found

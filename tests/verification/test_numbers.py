@@ -203,6 +203,11 @@ def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
     assert recorded(place)[0]["task"] == "T=1"
     head = (place.path / "stage-1/tasks.csv").read_text().splitlines()[0]
     assert head.endswith(",energy,energy_error")
+    assert place.done("metrics", "stage-1")["metrics"][0]["energy_error"] == 3.0
+    proven = place.call("prove", "stage-1.metrics/energy", f"{tmp_path}/energy.proof")
+    assert (proven.code, recorded(place)[0]["path"]) == (0, "stage-1/tasks.csv"), proven.err
+    (place.path / "stage-1/tasks.csv").write_text(head)
+    assert "tasks.csv has changed since" in place.call("results").out
 
 
 def test_results_that_are_adopted_bring_their_numbers(tmp_path: Path) -> None:
