@@ -30,7 +30,10 @@ def measured(file: Path, metric: Metric) -> tuple[float, float | None]:
 
 def _content(file: Path) -> Any:
     """Return what a JSON file holds, or the columns of a table by their name."""
-    text = small_files.text(file).removeprefix("\ufeff")
+    try:
+        text = (small_files.content(file) or b"").decode(errors="replace").removeprefix("\ufeff")
+    except OSError as error:
+        raise ValueError(f"metrics: {file.name} cannot be read: {error.strerror}") from error
     if not text:
         raise ValueError(f"metrics: {file.name} is empty or not there")
     delimiter = _TABLES.get(file.suffix.lower())

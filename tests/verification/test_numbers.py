@@ -12,6 +12,7 @@ from lifecycle.words.metrics import Metric, metrics_of
 from projections.words.answers import apart, told, with_error
 from reconciler.records.numbers import measured
 from tests.cli.support import Place, call, write_plan
+from tests.pages.support import served
 from tests.sweeps.support import sweep
 
 T_C = {
@@ -150,6 +151,16 @@ def test_a_number_of_a_table_is_that_of_its_row_and_column_or_none(
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=said):
         measured(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
+
+
+def test_a_file_that_is_too_large_or_a_folder_is_not_called_empty(tmp_path: Path) -> None:
+    """What keeps it from being read is told."""
+    with (tmp_path / "t.json").open("wb") as file:
+        file.truncate(2**31)
+    (tmp_path / "d.json").mkdir()
+    for name, said in (("t.json", "cannot be read: expected .* at most"), ("d.json", "cannot be")):
+        with pytest.raises(ValueError, match=said):
+            measured(tmp_path / name, Metric("T", name, "/T"))
 
 
 def test_a_table_that_nobody_can_read_fails_its_stage(tmp_path: Path) -> None:
@@ -330,6 +341,10 @@ def test_an_answer_says_that_its_file_changed_or_that_it_is_stale(tmp_path: Path
     assert place.done("status")["results"][1]["lacking"] == "stage-2 is stale"
     assert f"**{stale}**" in place.call("report", "-").out
     assert f"result: {changed}" in place.call("rehydrate").out
+    with served(tmp_path, "--root", str(place.path)) as pages:
+        page = pages.get("/w/fit/").text
+    assert "stage-1/fit.json has changed since</span>" in page
+    assert f"{stale.partition(' (')[0]} <span" in page
 
 
 def test_numbers_of_one_name_are_told_with_their_stages(tmp_path: Path) -> None:
