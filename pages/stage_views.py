@@ -20,7 +20,7 @@ from pages.shelf import newest, quoted
 from projections.drawing.plots import drawing as plot_drawing
 from projections.drawing.plots import plot_of_attempts, plot_of_tasks
 from projections.exports.markup import shown
-from projections.files.comparison import ComparedSide, of_runs, order_of, plain, rows
+from projections.files.comparison import ComparedSide, heads_of, of_runs, order_of, plain, rows
 from projections.words.account import account
 from projections.words.answers import told_all
 from projections.words.text import told_used
@@ -115,14 +115,15 @@ def compare(look: PageLook) -> bytes:
     asked = [one for one in given if one is not None]
     names = sides_of(asked[0], look.then) if len(asked) == 1 else asked
     found = rows([_side(look, name) for name in names]) if len(names) > 1 else []
-    columns = of_runs(found)
+    told = of_runs(found)
+    columns = dict(zip(heads_of(told), told, strict=True))
     sort = look.request.text("sort") or ""
-    by = next((row for row in columns if row.name == sort.removeprefix("-")), None)
+    by = columns.get(sort.removeprefix("-"))
     values = list(map(plain, by.values)) if by is not None else [None] * len(names)
     return render.page(
         "compare.html.j2", **look.common, a=given[0] or "", b=given[1] or "", names=names,
         rows=[row for row in found if row.kind in _ALWAYS or not row.is_same][:_DIFFERENCES],
-        columns=columns[:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
+        columns=[*columns.items()][:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
         order=order_of(values, down=sort.startswith("-")),
     )  # fmt: skip
 

@@ -57,13 +57,14 @@ def listing(shelf: Shelf) -> bytes:
 def workflow(look: PageLook) -> bytes:
     """Return the page of a workflow, now or at a moment with what differs from now."""
     state, first = look.then, look.request.number("stages") or 0
-    stands = account(state, seen_of(look))
+    seen = seen_of(look)
+    stands = account(state, seen)
     every = list(state.stages.values())
     return render.page(
         "workflow.html.j2",
         **look.common,
         counts=counts(state),
-        answers=answers(state),
+        answers=answers(state, seen),
         figures=figures_of(state),
         bars=_bars(look),
         numbers=told_all,

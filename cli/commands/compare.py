@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from projections.files.comparison import (
     OF_FILES,
     ComparedRow,
     ComparedSide,
+    heads_of,
     of_runs,
     order_of,
     plain,
@@ -174,8 +175,9 @@ def _print_runs(
 ) -> None:
     """Print a line for each side: its numbers, the parameters that differ, how long it took."""
     told = of_runs(found)
-    records = [_run(name, place, told) for place, name in enumerate(names)]
-    heads = ["side", *(row.name for row in told)]
+    columns_of = dict(zip(heads_of(told), told, strict=True))
+    records = [_run(name, place, columns_of) for place, name in enumerate(names)]
+    heads = ["side", *columns_of]
     if sort is not None:
         records = _sorted(records, heads, sort)
     if not output.is_text:
@@ -194,9 +196,9 @@ def _print_runs(
     output.print(table(output, records, columns))
 
 
-def _run(name: str, place: int, told: Sequence[ComparedRow]) -> Record:
-    values = {row.name: plain(row.values[place]) for row in told}
-    cells = {row.name: row.cell(place) for row in told}
+def _run(name: str, place: int, told: Mapping[str, ComparedRow]) -> Record:
+    values = {head: plain(row.values[place]) for head, row in told.items()}
+    cells = {head: row.cell(place) for head, row in told.items()}
     return {"values": {"side": name, **values}, "cells": {"side": name, **cells}}
 
 

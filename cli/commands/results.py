@@ -18,7 +18,12 @@ def results(context: typer.Context, view: AsOf = None) -> None:
     """The numbers and files that answer the question, as the plan names them."""
     with reading(context) as workflow:
         state = workflow.state(view)
-        found = answers(state)
+        seen = None
+        if view is None and state.results:
+            from reconciler.files.freshness import look  # only where results are to be relied on
+
+            seen = look(workflow.root, workflow.log, state)
+        found = answers(state, seen)
         others = [] if found else [*_others(state)]
         data: dict[str, Any] = {"results": [one.to_dict() for one in found], "others": others}
         workflow.output.result(data, lambda: "\n".join(_lines(state, data)), state=state)

@@ -123,7 +123,7 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
         "workflow": state.id,
         "status": state.workflow_status or "active",
         "purpose": state.purpose,
-        "results": [one.to_dict() for one in answers(state)],
+        "results": [one.to_dict() for one in answers(state, seen)],
         "workflow_version": state.version,
         "stages": [_summary(state, one, told.get(one.id)) for one in state.stages.values()],
         "pending_amendments": [a.id for a in state.pending_amendments],
@@ -178,7 +178,7 @@ def _text(
     told: dict[str, dict[str, int]],
     seen: Seen | None,
 ) -> str:
-    found = [_clip(str(one)) for one in answers(state) if state.is_finished or one.number]
+    found = [_clip(str(one)) for one in answers(state, seen) if state.is_finished or one.number]
     lines = [output.style(one, "1") for one in _few(found, 3)] if state.is_finished else []
     lines += [
         (

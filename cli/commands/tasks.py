@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial
@@ -106,7 +106,7 @@ def numbers_of(
         raise NotFound(f"{id_} names no numbers; expected parameters.metrics", stage=id_)
     if known is not None and (conditions or is_sweep(known.parameters)):
         _, chosen = chosen_of(workflow, known.id, [*conditions, "state=done"])
-        return [{"key": r["key"], **r["values"], **r["metrics"]} for r in chosen]
+        return [{"key": r["key"], **r["values"], **r["metrics"], **_errors(r)} for r in chosen]
     if conditions:
         raise InvalidOption("--where takes the stage whose tasks it is about")
     every = state.stages.values() if known is None else [known]
@@ -115,6 +115,11 @@ def numbers_of(
         for one in every
         for number in one.metrics
     ]
+
+
+def _errors(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the errors of a task's numbers by the names of their columns in the table of tasks."""
+    return {f"{name}_error": error for name, error in row.get("errors", {}).items()}
 
 
 def _plot(

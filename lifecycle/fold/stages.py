@@ -303,6 +303,7 @@ def _retried(draft: Workflow, stage: Stage, event: Event) -> None:
 def _invalidated(draft: Workflow, stage: Stage, event: Event) -> None:
     """What it did counts no longer: it waits for what it rests on."""
     stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
+    stage.metrics = []  # the attempt has them
     draft.workflow_status = None if draft.workflow_status == "completed" else draft.workflow_status
 
 

@@ -5,6 +5,7 @@ A stage with an object as ``parameters.map`` is a sweep: its command is run once
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ AT_ONCE = 8
 _OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
 #: Parameters of a stage that mean nothing for one with a map.
 _OF_ONE = ("backward_files", "carry")
+#: Columns of the table of tasks beside those that no value of a map may be called by.
+_USED = ("cpu_seconds", "memory")
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -172,9 +175,12 @@ def _of_points(given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Itera
     except UnusableMap as error:
         yield f"parameters.map: {error}"
         return
+    names = columns_of(parameters)
     for name in found[0].values:
         if name in parameters:
             yield f"parameters.{name}: the map gives {name} to each task; expected it in one place"
+        if name in names:
+            yield f"parameters.metrics: {name} is a value of the map; choose another name"
 
 
 def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -196,6 +202,20 @@ def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
     metrics = parameters.get(METRICS)
     if metrics is not None and not isinstance(metrics, dict):
         yield f"parameters.metrics: expected an object of names and places, found {metrics!r:.60}"
+    from lifecycle.sweeps.points import COLUMNS  # only where a definition is written
+
+    names = Counter([*COLUMNS, *_USED, *columns_of(parameters)])
+    for name in (name for name, count in names.items() if count > 1):
+        yield (
+            f"parameters.metrics: {name} would be two columns of the table of tasks; choose "
+            "another name"
+        )
+
+
+def columns_of(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the columns of the table of tasks that numbers and their errors have."""
+    metrics = metrics_of(parameters)
+    return [*metrics, *(f"{name}_error" for name, metric in metrics.items() if metric.error)]
 
 
 def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> Iterator[str]:

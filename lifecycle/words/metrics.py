@@ -125,6 +125,8 @@ def _of_reference(given: Any) -> Iterator[str]:
         wanted = name == "value" or fields.get(name) is not None
         if wanted and not is_number(fields.get(name)):
             yield f".reference.{name}: expected a number, found {fields.get(name)!r:.60}"
+        elif wanted and name == "error" and fields[name] < 0:
+            yield f".reference.error: expected 0 or more, found {fields[name]!r:.60}"
     source = fields.get("source", "")
     if not (isinstance(source, str) and source.isprintable()):
         yield f".reference.source: expected text on one line, found {source!r:.60}"
@@ -142,17 +144,18 @@ def file_of(stage: str, outputs: Sequence[str], metric: Metric) -> str:
 
     It is named from the stage's folder, or as the stage's ``outputs`` name it.
     """
-    as_named = any(_covers(path, metric.path) for path in outputs)
+    as_named = any(lies_in(metric.path, path) for path in outputs)
     return metric.path if as_named else f"{stage}/{metric.path}"
 
 
 def is_output(stage: str, outputs: Sequence[str], metric: Metric) -> bool:
     """Whether the file of a stage's number is one of its outputs, or lies in one."""
     path = file_of(stage, outputs, metric)
-    return any(_covers(output, path) for output in outputs)
+    return any(lies_in(path, output) for output in outputs)
 
 
-def _covers(output: str, path: str) -> bool:
+def lies_in(path: str, output: str) -> bool:
+    """Whether a path is an output, or below one that is a folder."""
     return path == output or path.startswith(f"{output.rstrip('/')}/")
 
 
@@ -189,6 +192,6 @@ def resolved(text: str, stages: Iterable[Any]) -> Named | None:
         metric = metrics_of(stage.parameters).get(name) if dot and stage.id == of else None
         if metric is not None:
             return Named(text, stage.id, metric)
-        if any(_covers(output, text) for output in stage.outputs):
+        if any(lies_in(text, output) for output in stage.outputs):
             return Named(text, stage.id, path=text)
     return None

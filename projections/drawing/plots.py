@@ -15,6 +15,8 @@ from projections.drawing.svg import element, text
 #: Lines of a plot; what has more values than this is averaged over.
 _LINES = 6
 _COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
+#: The largest number that an axis reaches, and the least distance of its ends.
+_FAR, _NEAR = 1e300, 1e-300
 #: Pixels of the drawing, and of its margins.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 16, 40
 _STYLE = (
@@ -90,9 +92,14 @@ def _natural(name: str) -> tuple[float, str]:
         return 0.0, name
 
 
+def _within(value: float) -> float:
+    return min(max(float(value), -_FAR), _FAR)
+
+
 def _mean(x: float, rows: Sequence[Mapping[str, Any]], metric: str) -> PlotPoint:
     values = [float(row["metrics"][metric]) for row in rows]
     if len(values) > 1:
+        values = [_within(one) for one in values]
         return PlotPoint(x, fmean(values), stdev(values) / sqrt(len(values)))
     return PlotPoint(x, values[0], rows[0].get("errors", {}).get(metric))
 
@@ -118,8 +125,11 @@ class _Frame(NamedTuple):
 
     def share(self, point: PlotPoint) -> tuple[float, float]:
         """Return how far a point lies from the left and from below, from 0 to 1."""
-        across = (point.x - self.left) / (self.right - self.left)
-        return across, (point.y - self.low) / (self.high - self.low)
+        return _share(point.x, self.left, self.right), _share(point.y, self.low, self.high)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
 def _frame(plot: Plot) -> _Frame:
@@ -132,9 +142,11 @@ def _frame(plot: Plot) -> _Frame:
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:
-    if high > low:
+    """Return two ends whose distance is a number; what lies beyond them is drawn at the edge."""
+    low, high = _within(low), _within(high)
+    if high - low > _NEAR:
         return low, high
-    margin = abs(low) / 2 or 1.0
+    margin = abs(low) / 2 if abs(low) > _NEAR else 1.0
     return low - margin, high + margin
 
 

@@ -76,7 +76,9 @@ class _Writer:
         for name in ("stage", "host", "error", "completed"):
             about[f"wfctl:{name}"] = getattr(run, name)
         about["wfctl:commit"] = told_code(run.code) if run.code else None
-        about |= {f"wfctl:number.{quoted(one['name'])}": one["value"] for one in run.metrics}
+        for one in run.metrics:
+            told = {"number": one["value"], "error": one.get("error"), "unit": one.get("unit")}
+            about |= {f"wfctl:{what}.{quoted(one['name'])}": told[what] for what in told}
         self._thing("activity", activity, about)
         self._relate("used", activity=activity, entity=self._version(run.plan))
         for file in run.inputs:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import hypot
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.metrics import is_number
-from projections.words.answers import told_distance, with_error
+from lifecycle.words.metrics import is_number, metrics_of
+from projections.words.answers import Apart, apart, with_error
 from projections.words.came_about import differing, variables_of
 from projections.words.text import seconds, shown
 
@@ -32,18 +32,6 @@ class ComparedSide:
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
-class Apart(NamedTuple):
-    """How far a number is from that of the first side; ``sigma`` if an error is known."""
-
-    value: float
-    relative: float | None
-    sigma: float | None
-
-    def __str__(self) -> str:
-        far = told_distance(self.value, self.relative, self.sigma)
-        return far if self.sigma is None else f"{self.value:+.3g} ({far})"
-
-
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
     """A name, and its value on each side, None if a side has none."""
@@ -60,7 +48,7 @@ class ComparedRow:
     @property
     def apart(self) -> tuple[Apart | None, ...]:
         """How far the numbers of the sides behind the first are from its own."""
-        first, *others = map(_number, self.values)
+        first, *others = self.values
         return tuple(_apart(first, other) for other in others)
 
     def cell(self, place: int) -> str:
@@ -72,22 +60,23 @@ class ComparedRow:
             return str(value)[:_DIGEST]
         if self.kind != "metric":
             return shown(value)
-        return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip()
+        task = f" at {value['task']}" if value["task"] else ""
+        return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip() + task
 
 
-def _number(value: Any) -> tuple[float, float] | None:
-    """Return a number and its error, 0 of one without; None of what is no number."""
+def _number(value: Any) -> tuple[float, float | None, str | None] | None:
+    """Return a number, its error and its unit; None of what is no number."""
     if isinstance(value, dict) and "value" in value:
-        return value["value"], value["error"] or 0.0
-    return (value, 0.0) if is_number(value) else None
+        return value["value"], value["error"], value["unit"]
+    return (value, None, None) if is_number(value) else None
 
 
-def _apart(first: tuple[float, float] | None, other: tuple[float, float] | None) -> Apart | None:
-    if first is None or other is None:
+def _apart(first: Any, other: Any) -> Apart | None:
+    """Return how far two values are apart; None of what is no number, or in another unit."""
+    one, two = _number(first), _number(other)
+    if one is None or two is None or (one[2] and two[2] and one[2] != two[2]):
         return None
-    value, sigma = other[0] - first[0], hypot(first[1], other[1])
-    relative = value / abs(first[0]) if first[0] else None
-    return Apart(value, relative, abs(value) / sigma if sigma > 0 else None)
+    return apart(*one[:2], *two[:2])
 
 
 def rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
@@ -104,6 +93,12 @@ def of_runs(found: Sequence[ComparedRow]) -> list[ComparedRow]:
 
 def _is_told(row: ComparedRow) -> bool:
     return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith("seconds"))
+
+
+def heads_of(columns: Sequence[ComparedRow]) -> list[str]:
+    """Return the name of each column; of several with one name each has its kind before it."""
+    names = Counter(["side", *(row.name for row in columns)])
+    return [row.name if names[row.name] == 1 else f"{row.kind} {row.name}" for row in columns]
 
 
 def plain(value: Any) -> Any:
@@ -135,12 +130,17 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
 
 def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()) -> ComparedSide:
     """Return a stage as it is in a state, with the numbers of its ``tasks``, each by its key."""
-    side = ComparedSide(name)
+    side, metrics = ComparedSide(name), metrics_of(stage.parameters)
     _put_stage(side, stage)
     for task in tasks:
         errors = task.get("errors", {})
         numbers = [
-            {"name": number, "value": value, "error": errors.get(number)}
+            {
+                "name": number,
+                "value": value,
+                "error": errors.get(number),
+                "unit": metrics[number].unit or None if number in metrics else None,
+            }
             for number, value in task["metrics"].items()
         ]
         _put(side, "metric", _metrics(numbers), f"{task['key']} ")
@@ -193,7 +193,7 @@ def _digests(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    names = ("value", "error", "unit")
+    names = ("value", "error", "unit", "task")
     return {one["name"]: {name: one.get(name) for name in names} for one in numbers}
 
 

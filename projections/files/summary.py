@@ -107,7 +107,7 @@ def summarised(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
         doubts=[*map(str, found), *_doubts(facts)],
         decisions=[*_decisions(state), *_judged(facts)],
         waits=any(one.person for one in found),
-        answers=[str(one) for one in answers(state) if one.number or one.lacking],
+        answers=[str(one) for one in answers(state, seen) if one.number or one.lacking],
         figures=figures_of(state),
     )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from math import floor, hypot, log10
+from math import floor, hypot, isfinite, log10
 from typing import Any, NamedTuple
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.metrics import Metric, Named, metrics_of, resolved
+from lifecycle.words.metrics import Metric, Named, lies_in, metrics_of, resolved
+from projections.words.account import Seen, recorded, stale
 
 #: Significant digits of an error, and of a number without one.
 _OF_ERROR, _OF_NUMBER = 2, 6
@@ -41,33 +43,53 @@ class Answer(NamedTuple):
         return f"{self.text} ({self.lacking})" if self.lacking else self.text
 
 
-def answers(state: Workflow) -> list[Answer]:
-    """Return the results that the plan names, in its order; of a plan that names none, nothing."""
-    found = ((text, resolved(text, state.stages.values())) for text in state.results)
-    return [_answer(state, named) for _, named in found if named is not None]
+def answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
+    """Return the results that the plan names, in its order; of a plan that names none, nothing.
+
+    ``seen`` is what a look at the root found; without it, what the log tells of the files counts.
+    Numbers of two stages that have one name are told as ``results`` names them.
+    """
+    found = (resolved(text, state.stages.values()) for text in dict.fromkeys(state.results))
+    named = [one for one in found if one is not None]
+    names = Counter(one.metric.name for one in named if one.metric is not None)
+    doubts = _doubts(state, seen or Seen(recorded(state)))
+    return [
+        _answer(state, one, doubts, of_many=one.metric is not None and names[one.metric.name] > 1)
+        for one in named
+    ]
 
 
-def _answer(state: Workflow, named: Named) -> Answer:
+def _doubts(state: Workflow, seen: Seen) -> dict[str, str]:
+    """Return why a result, by its path, or all of a stage, by its id, is not to be relied on."""
+    files = {
+        one.path: f"{one.path} {_CHANGED[one.kind]} since"
+        for one in seen.deviations
+        if one.what == "result" and one.kind in _CHANGED
+    }
+    gone = {path: f"{path} is missing" for paths in seen.gone.values() for path in paths}
+    return {id_: f"{id_} is stale" for id_ in stale(state, seen.deviations)} | files | gone
+
+
+def _answer(state: Workflow, named: Named, doubts: Mapping[str, str], *, of_many: bool) -> Answer:
     stage = state.stages[named.stage]
     if named.metric is None:
-        return Answer(
-            named.text, stage.id, named.path, path=named.path, lacking=_lacking(stage, named.path)
-        )
+        lacking = _lacking(stage, named.path, doubts)
+        return Answer(named.text, stage.id, named.path, path=named.path, lacking=lacking)
+    name = named.text if of_many else named.metric.name
     number = number_of(stage, named.metric.name)
     if stage.status is not Status.COMPLETED or number is None:
-        lacking = _lacking(stage, "") or "not recorded"
-        return Answer(named.text, stage.id, named.metric.name, lacking=lacking)
-    text = told(number, named.metric)
-    return Answer(
-        named.text, stage.id, text, number, number["path"], _lacking(stage, number["path"])
-    )
+        lacking = _lacking(stage, "", {}) or "not recorded"
+        return Answer(named.text, stage.id, name, lacking=lacking)
+    path = number["path"]
+    text = told({**number, "name": name}, named.metric)
+    return Answer(named.text, stage.id, text, number, path, _lacking(stage, path, doubts))
 
 
-def _lacking(stage: Stage, path: str) -> str:
+def _lacking(stage: Stage, path: str, doubts: Mapping[str, str]) -> str:
     if stage.status is not Status.COMPLETED:
         return f"{stage.id} is {stage.status.value}"
-    found = next((one for one in stage.changed if one["path"] == path), None)
-    return f"{path} {_CHANGED[found['kind']]} since" if found is not None else ""
+    output = next((one for one in stage.outputs if lies_in(path, one)), path)
+    return doubts.get(path) or doubts.get(output) or doubts.get(stage.id, "")
 
 
 _CHANGED = {"changed": "has changed", "missing": "is missing"}
@@ -115,18 +137,44 @@ def _plain(value: float) -> str:
 def _compared(number: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     known, error = reference["value"], reference.get("error")
     source = f", {reference['source']}" if reference.get("source") else ""
-    apart = _distance(number["value"], number.get("error"), known, error)
-    return f"{apart} from {with_error(known, error)}{source}"
+    found = apart(known, error, number["value"], number.get("error"))
+    far = found.told if found is not None else "far"
+    return f"{far} from {with_error(known, error)}{source}"
 
 
-def _distance(value: float, error: float | None, other: float, of_other: float | None) -> str:
-    apart, sigma = value - other, hypot(error or 0.0, of_other or 0.0)
-    relative = apart / abs(other) if other else None
-    return told_distance(apart, relative, abs(apart) / sigma if sigma > 0 else None)
+class Apart(NamedTuple):
+    """How far a number is from another one; ``sigma`` if an error is known.
+
+    ``relative`` and ``sigma`` are None if they are no finite number.
+    """
+
+    value: float
+    relative: float | None
+    sigma: float | None
+
+    @property
+    def told(self) -> str:
+        """How far in σ if an error is known, else in per cent."""
+        if self.sigma is not None:
+            return f"{self.sigma:.1f} σ"
+        if self.relative is None:
+            return f"{self.value:+.3g}"
+        return f"{self.relative:+.2%}".replace("%", " %")
+
+    def __str__(self) -> str:
+        return self.told if self.sigma is None else f"{self.value:+.3g} ({self.told})"
 
 
-def told_distance(apart: float, relative: float | None, sigma: float | None) -> str:
-    """Return how far two numbers are apart: in σ if an error is known, else in per cent."""
-    if sigma is not None:
-        return f"{sigma:.1f} σ"
-    return f"{apart:+.3g}" if relative is None else f"{relative:+.2%}".replace("%", " %")
+def apart(
+    first: float, of_first: float | None, other: float, of_other: float | None
+) -> Apart | None:
+    """Return how far a number is from the first, by the error of each; None beyond all numbers."""
+    far, sigma = float(other) - float(first), hypot(of_first or 0.0, of_other or 0.0)
+    if not isfinite(far):
+        return None
+    return Apart(far, _ratio(far, abs(first)), _ratio(abs(far), sigma))
+
+
+def _ratio(value: float, of: float) -> float | None:
+    found = value / of if of else None
+    return found if found is not None and isfinite(found) else None

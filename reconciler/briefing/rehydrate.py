@@ -112,7 +112,7 @@ def briefing_of(
         waiting=tuple(BriefItem(one.kind, (one.subject,), one.text) for one in waits),
         actions=tuple(_actions(state, around)),
         judged=tuple(_judged(state)),
-        results=tuple(str(one) for one in answers(state) if one.number),
+        results=tuple(str(one) for one in answers(state, around.seen) if one.number),
         mandates=tuple(map(str, standings(state))),
         decided=_decision(state),
     )

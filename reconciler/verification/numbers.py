@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, table_of
-from lifecycle.words.metrics import Metric, file_of, metrics_of
+from lifecycle.words.metrics import Metric, file_of, metrics_of, resolved
 from reconciler.records.numbers import measured
 
 
@@ -18,9 +19,10 @@ def numbers_of(
 
     Of a sweep they are those of its best task, by each metric that says which is the better.
     """
+    checks = [*_files(root, state, stage)]
     if is_sweep(stage.parameters):
-        return [], _of_tasks(root, state, stage)
-    checks, found = [], []
+        return checks, _of_tasks(root, state, stage)
+    found = []
     for name, metric in metrics_of(stage.parameters).items():
         path = file_of(stage.id, stage.outputs, metric)
         about = f"metrics.{name}"
@@ -34,6 +36,16 @@ def numbers_of(
         checks.append(p.Check(name=about, passed=True, detail=f"{told} {metric.unit}".rstrip()))
         found.append(_of(metric, value, error, path))
     return checks, found
+
+
+def _files(root: Path, state: Workflow, stage: Stage) -> Iterator[p.Check]:
+    """Yield a check of each file that answers the question and lies in a folder of the outputs."""
+    for text in state.results:
+        named = resolved(text, [stage])
+        if named is not None and named.path and named.path not in stage.outputs:
+            is_there = (root / named.path).exists()
+            told = named.path if is_there else f"{named.path}, which the results name, is not there"
+            yield p.Check(name=f"results: {named.path}", passed=is_there, detail=told)
 
 
 def _of(
@@ -64,7 +76,8 @@ def _of_tasks(root: Path, state: Workflow, stage: Stage) -> list[p.MeasuredNumbe
         return choose(having, key=lambda task: task.metrics[metric.name], default=None)
 
     found = [(metric, best(metric)) for metric in wanted]
-    table = table_of(stage.id)[1]
+    tables = table_of(stage.id)
+    table = next((path for path in tables if path in stage.outputs), tables[0])
     return [
         _of(metric, task.metrics[metric.name], task.errors.get(metric.name), table, task.point.key)
         for metric, task in found

@@ -241,6 +241,8 @@ def _number(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]
             f"found {name!r}",
             stage=stage,
         )
+    if number["task"] and result.rests_on.get("tasks"):
+        return result, {"task": number["task"], "metric": name}
     if number["path"] in outputs and number["path"].endswith(".json") and not number["task"]:
         return result, {"output": number["path"], "pointer": number["pointer"]}
     of = next((one for one in outputs if f"{number['path']}/".startswith(f"{one}/")), None)

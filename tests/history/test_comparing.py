@@ -157,12 +157,61 @@ def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path) -
     assert (number["name"], number["same"]) == ("T_c", True)
 
 
+ENERGY = {"at": "e.json#/e", "unit": "J", "better": "lower"}
+
+
 def test_tasks_of_two_sweeps_are_compared_by_their_keys(tmp_path: Path) -> None:
-    """Each number of each task."""
+    """Each number of each task with its unit; that of the stage with the task that it is of."""
     grid = {"grid": {"T": [1, 2]}}
-    like = sweep(tmp_path / "trace", grid, metrics={"energy": "e.json#/e"})
+    like = sweep(tmp_path / "trace", grid, metrics={"energy": ENERGY})
     other = {**like, "id": "stage-2", "outputs": ["stage-2/tasks.csv"]}
     place = begun(tmp_path, like, other)
     place.done("run")
     found = place.done("compare", "stage-1", "stage-2")["rows"]
-    assert [row["name"] for row in found if row["kind"] == "metric"] == ["T=1 energy", "T=2 energy"]
+    assert [row["name"] for row in found if row["kind"] == "metric"] == [
+        "energy",
+        "T=1 energy",
+        "T=2 energy",
+    ]
+    assert {row["values"]["stage-1"]["unit"] for row in found if row["kind"] == "metric"} == {"J"}
+    assert "1 J at T=1" in place.call("compare", "stage-1", "stage-2").out
+
+
+def test_what_cannot_be_told_apart_is_no_number_and_each_column_has_its_own_name(
+    tmp_path: Path,
+) -> None:
+    """Numbers of two units, or further apart than numbers go; a number and a parameter ``T``."""
+    stages = [
+        {
+            "id": f"stage-{n}",
+            "name": "Fit",
+            "outputs": [f"stage-{n}/t.json"],
+            "parameters": {
+                "command": f'echo \'{{"T": {n}, "far": {far}}}\' > t.json',
+                "metrics": {
+                    "T": {"at": "t.json#/T", "unit": unit},
+                    "far": "t.json#/far",
+                    "side": "t.json#/T",
+                },
+                "T": n * 10,
+            },
+        }
+        for n, unit, far in ((1, "J", -1e308), (2, "meV", 1e308))
+    ]
+    root = tmp_path / "root"
+    root.mkdir()
+    place = Place(root)
+    plan = {"workflow_id": "two", "stages": stages}
+    place.done("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
+    place.done("run")
+    found = place.done("compare", "stage-1", "stage-2")["rows"]
+    assert [one.get("difference") for one in found if one["name"] in ("T", "far")][:2] == [
+        None,
+        None,
+    ]
+    assert "Infinity" not in place.call("-o", "csv", "compare", "stage-1", "stage-2").out
+    runs = place.done("compare", "stage-1", "stage-2", "--runs", "--sort", "-parameter T")
+    assert [(one["side"], one["metric T"], one["parameter T"]) for one in runs] == [
+        ("stage-2", 2, 20),
+        ("stage-1", 1, 10),
+    ]

@@ -71,3 +71,19 @@ def test_a_plot_is_asked_for_at_a_terminal(tmp_path: Path) -> None:
     assert (missing.code, "it has energy" in missing.error["message"]) == (3, True)
     assert place.call("metrics", "--plot", "energy").code == 2
     assert json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    "values", [(1e308, -1e308, 5e-324), (5e-324, 1e-323), (1.7e308, 1.7e308), (10**300, -(10**300))]
+)
+def test_the_largest_and_the_smallest_numbers_are_drawn(values: tuple[float, ...]) -> None:
+    """At the edge if no axis reaches them; their mean over seeds too."""
+    rows = [
+        {"values": {"T": T, "seed": seed}, "metrics": {"x": value}}
+        for T, value in enumerate(values)
+        for seed in (1, 2)
+    ]
+    plot = plot_of_tasks(rows, "x")
+    assert plot is not None
+    assert "nan" not in drawing(plot)
+    assert len(in_braille(plot)) > 3

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.metrics import metrics_of
-from projections.words.answers import told, with_error
+from lifecycle.words.metrics import Metric, metrics_of
+from projections.words.answers import apart, told, with_error
+from reconciler.records.numbers import measured
 from tests.cli.support import Place, call, write_plan
+from tests.pages.support import served
 from tests.sweeps.support import sweep
 
 T_C = {
@@ -93,6 +95,8 @@ def test_a_workflow_that_goes_on_tells_what_it_knows_so_far(tmp_path: Path) -> N
         ("thermo.csv", "step,T\n0,1.5\n100,1.7\n", "thermo.csv#/T", 1.7),
         ("thermo.csv", "step,T\n0,1.5\n100,1.7\n", "thermo.csv#/T/0", 1.5),
         ("thermo.tsv", "step\tT\n0\t1.5e-3\n", "thermo.tsv#/T", 1.5e-3),
+        ("thermo.csv", "\ufeffT,E\r\n1.5,2\r\n\r\n", "thermo.csv#/T", 1.5),
+        ("thermo.csv", "T,E,\n.5,+2.,\n", "thermo.csv#/E", 2.0),
     ],
 )
 def test_a_number_is_one_of_json_or_of_a_column(
@@ -114,6 +118,7 @@ def test_a_number_is_one_of_json_or_of_a_column(
         ("[" * 100_000, "fit.json is not JSON"),
         ('{"tc": "high", "error": 1}', "fit.json#/tc is no finite number"),
         ('{"tc": 1, "error": true}', "fit.json#/error is no finite number"),
+        ('{"tc": 1, "error": -0.1}', "fit.json#/error is -0.1; expected a standard error"),
         ('{"tc": 1' + "0" * 400 + ', "error": 1}', "fit.json#/tc is no finite number"),
     ],
 )
@@ -127,6 +132,46 @@ def test_a_stage_without_its_number_fails_and_says_so(
     assert said in place.done("show", "stage-1")["last_error"]
 
 
+@pytest.mark.parametrize(
+    ("content", "pointer", "said"),
+    [
+        ("step,T\n0,1.5\n100\n", "/T", "has no single number at /T"),
+        ("step,T\n0\n100,1.7\n", "/T/0", "has no single number at /T/0"),
+        ("T,T\n1,2\n", "/T", "has no single number at /T"),
+        ("step,T\n0,1_5\n", "/T", "has no single number at /T"),
+        ("step,T\n0,nan\n", "/T", "#/T is no finite number"),
+        ("T\n" + "9" * 200_000 + "\n", "/T", "is not a table"),
+        ("\n", "/T", "has no single number at /T"),
+    ],
+)
+def test_a_number_of_a_table_is_that_of_its_row_and_column_or_none(
+    tmp_path: Path, content: str, pointer: str, said: str
+) -> None:
+    """A row that was cut off does not let another one speak for it."""
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(ValueError, match=said):
+        measured(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
+
+
+def test_a_file_that_is_too_large_or_a_folder_is_not_called_empty(tmp_path: Path) -> None:
+    """What keeps it from being read is told."""
+    with (tmp_path / "t.json").open("wb") as file:
+        file.truncate(2**31)
+    (tmp_path / "d.json").mkdir()
+    for name, said in (("t.json", "cannot be read: expected .* at most"), ("d.json", "cannot be")):
+        with pytest.raises(ValueError, match=said):
+            measured(tmp_path / name, Metric("T", name, "/T"))
+
+
+def test_a_table_that_nobody_can_read_fails_its_stage(tmp_path: Path) -> None:
+    """It is no fault of the program."""
+    command = 'python3 -c \'print("T"); print("9" * 200000)\' > t.csv'
+    stage = fit(command, metrics={"T": "t.csv#/T"})
+    place = begun(tmp_path, {**stage, "outputs": ["stage-1/t.csv"]}, results=["stage-1.T"])
+    assert place.json("run").code == 6
+    assert "is not a table" in place.done("show", "stage-1")["last_error"]
+
+
 def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Path) -> None:
     """One sees what was refused; it is no answer."""
     place = begun(tmp_path, fit(verify="exit 1"))
@@ -136,6 +181,27 @@ def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Pat
     assert shown["attempts"][-1]["metrics"][0]["value"] == 2.261
     assert shown["metrics"] == []
     assert place.call("results").out.splitlines() == ["T_c (stage-1 is failed)"]
+
+
+def test_a_stage_that_counts_no_longer_has_no_number(tmp_path: Path) -> None:
+    """It stays with the attempt: nowhere else is it told of a stage that waits or has failed."""
+    (tmp_path / "fit.json").write_text(FIT)
+    good = tmp_path / "good"
+    good.touch()
+    place = begun(tmp_path, fit(f"cp {tmp_path}/fit.json fit.json", verify=f"test -e {good}"))
+    place.done("run")
+    place.done("rerun", "stage-1", "--reason", "Again.")
+    assert place.call("metrics").out.strip() == "no number is recorded yet"
+    good.unlink()
+    (tmp_path / "fit.json").write_text(FIT.replace("2.261", "2.5"))
+    place.json("run")
+    assert place.done("metrics")["metrics"] == []
+    shown = place.done("show", "stage-1")
+    assert (shown["status"], shown["metrics"]) == ("failed", [])
+    assert [one["metrics"][0]["value"] for one in shown["attempts"]] == [2.261, 2.5]
+    lines = place.call("show", "stage-1").out.splitlines()
+    assert next(line.strip() for line in lines if "T_c = 2." in line) == TOLD
+    assert not any(line.strip().startswith("numbers") for line in lines)
 
 
 def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
@@ -148,6 +214,11 @@ def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
     assert recorded(place)[0]["task"] == "T=1"
     head = (place.path / "stage-1/tasks.csv").read_text().splitlines()[0]
     assert head.endswith(",energy,energy_error")
+    assert place.done("metrics", "stage-1")["metrics"][0]["energy_error"] == 3.0
+    proven = place.call("prove", "stage-1.metrics/energy", f"{tmp_path}/energy.proof")
+    assert (proven.code, recorded(place)[0]["path"]) == (0, "stage-1/tasks.csv"), proven.err
+    (place.path / "stage-1/tasks.csv").write_text(head)
+    assert "tasks.csv has changed since" in place.call("results").out
 
 
 def test_results_that_are_adopted_bring_their_numbers(tmp_path: Path) -> None:
@@ -200,6 +271,7 @@ def test_results_are_named_later_by_the_plan_or_by_an_amendment(tmp_path: Path) 
         ({"T_c": {**T_C, "error": "other.json#/e"}}, [], "expected a place in the same file"),
         ({"T_c": {**T_C, "better": "most"}}, [], "expected lower or higher"),
         ({"T_c": {**T_C, "reference": {"value": "x"}}}, [], "reference.value: expected a number"),
+        ({"T_c": {**T_C, "reference": {"value": 1, "error": -1}}}, [], "expected 0 or more"),
         ({"T_c": T_C}, ["stage-1.nu"], "results: no stage has 'stage-1.nu'"),
         ({"T_c": T_C}, "stage-1.T_c", "results: expected a list"),
     ],
@@ -244,3 +316,86 @@ def test_without_an_error_the_distance_is_in_per_cent() -> None:
     number = {"name": "x", "value": 2.0}
     metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1.6}}})["x"]
     assert told(number, metric) == "x = 2 (+25.00 % from 1.6)"
+
+
+def test_an_answer_says_that_its_file_changed_or_that_it_is_stale(tmp_path: Path) -> None:
+    """The first line does not rely on what the lines below it call changed."""
+    judged = {
+        "id": "stage-2",
+        "name": "Judge",
+        "depends_on": ["stage-1"],
+        "inputs": ["stage-1/fit.json"],
+        "outputs": ["stage-2/best.json"],
+        "parameters": {
+            "command": "cp ../stage-1/fit.json best.json",
+            "metrics": {"best": "best.json#/tc"},
+        },
+    }
+    place = begun(tmp_path, fit(), judged, results=["stage-1.T_c", "stage-2.best"])
+    place.done("run")
+    (place.path / "stage-1/fit.json").write_text(FIT.replace("2.261", "2.5"))
+    changed = f"{TOLD} (stage-1/fit.json has changed since)"
+    stale = "best = 2.261 (stage-2 is stale)"
+    assert place.call("results").out.splitlines() == [changed, stale]
+    assert place.call("status").out.splitlines()[:2] == [changed, stale]
+    assert place.done("status")["results"][1]["lacking"] == "stage-2 is stale"
+    assert f"**{stale}**" in place.call("report", "-").out
+    assert f"result: {changed}" in place.call("rehydrate").out
+    with served(tmp_path, "--root", str(place.path)) as pages:
+        page = pages.get("/w/fit/").text
+    assert "stage-1/fit.json has changed since</span>" in page
+    assert f"{stale.partition(' (')[0]} <span" in page
+
+
+def test_numbers_of_one_name_are_told_with_their_stages(tmp_path: Path) -> None:
+    """An entry that stands twice is one answer."""
+    other = {
+        **fit(metrics={"T_c": "fit.json#/tc"}),
+        "id": "stage-2",
+        "outputs": ["stage-2/fit.json"],
+    }
+    named = ["stage-1.T_c", "stage-2.T_c", "stage-1.T_c"]
+    place = begun(tmp_path, fit(), other, results=named)
+    place.done("run")
+    assert place.call("results").out.splitlines() == [f"stage-1.{TOLD}", "stage-2.T_c = 2.261"]
+
+
+def test_a_file_of_the_answer_that_its_folder_lacks_fails_the_stage(tmp_path: Path) -> None:
+    """As a number that is not there does."""
+    stage = {
+        "id": "stage-1",
+        "name": "Draw",
+        "outputs": ["stage-1/figures"],
+        "parameters": {"command": "mkdir -p figures; echo x > figures/a.svg"},
+    }
+    place = begun(tmp_path, stage, results=["stage-1/figures/b.svg"])
+    assert place.json("run").code == 6
+    said = "stage-1/figures/b.svg, which the results name, is not there"
+    assert said in place.done("show", "stage-1")["last_error"]
+
+
+def test_a_distance_is_a_finite_number_or_not_told() -> None:
+    """Of the largest and the smallest numbers too."""
+    assert apart(1e308, None, -1e308, None) is None
+    assert apart(5e-324, 5e-324, 1e308, None) == (1e308, None, None)
+    assert apart(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
+    metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1e308}}})["x"]
+    assert told({"name": "x", "value": -1e308}, metric) == "x = -1e+308 (far from 1e+308)"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "name"),
+    [
+        ({"T": "e.json#/e"}, "T"),
+        ({"memory": "e.json#/e"}, "memory"),
+        ({"state": "e.json#/e"}, "state"),
+        ({"e": {"at": "e.json#/e", "error": "#/d"}, "e_error": "e.json#/d"}, "e_error"),
+    ],
+)
+def test_a_number_of_tasks_has_a_column_of_its_own(tmp_path: Path, metrics: Any, name: str) -> None:
+    """Else `tasks --where`, `metrics` and the table would tell one for the other."""
+    stage = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, metrics=metrics)
+    plan = {"workflow_id": "fit", "stages": [stage]}
+    refused = call("plan", "check", str(write_plan(tmp_path, plan)), "-o", "json")
+    assert refused.code == 1
+    assert f"parameters.metrics: {name} " in refused.error["message"]
