@@ -240,6 +240,34 @@ class NothingLeft(Worded, Refused):
     reason: str
 
 
+class NoSuchLoop(Worded, LifecycleError):
+    """No loop of this name."""
+
+    code = "unknown_loop"
+    text = "no loop {loop!r}; this workflow has: {_there}"
+    untold = ("known",)
+    loop: str
+    known: list[str]
+
+    @property
+    def _there(self) -> str:
+        return ", ".join(self.known) or "no loops"
+
+
+class OutsideEnvelope(Worded, Refused):
+    """Points that a loop may not compute: outside its envelope, twice, or too many."""
+
+    code = "outside_envelope"
+    text = (
+        "round {round} of {loop} does not begin: {problems:; }. Other points are proposed, or a "
+        "person widens the envelope: `wfctl amend propose --set rounds.{loop}.within=JSON --reason "
+        "TEXT`."
+    )
+    loop: str
+    round: int
+    problems: list[str]
+
+
 class UnknownAmendment(LifecycleError):
     """No amendment of this id."""
 

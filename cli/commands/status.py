@@ -30,6 +30,7 @@ from projections.words.amendments import held
 from projections.words.answers import answers
 from projections.words.came_about import decisions, line_of, missing
 from projections.words.mandates import standings
+from projections.words.rounds import loops_told
 from projections.words.text import utc_seconds
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
@@ -137,6 +138,7 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
         else [],
         "consent": {"policy": state.consent, "warnings": doubts, "decisions": decisions(state)},
         "mandates": [one.to_dict() for one in standings(state)],
+        "rounds": [one.to_dict() for one in loops_told(state)],
         "journal": journal._asdict() if journal else None,
     }
     return StatusAnswer(data, notices, state, told, seen)
@@ -191,6 +193,7 @@ def _text(
     lines += [] if state.is_finished else _few((f"so far: {one}" for one in found), 3)
     agreed = (f"{', '.join(_few(ids, 4))} {how}" for how, ids in decisions(state).items())
     lines += _few((f"decided: {one}" for one in agreed), 2)
+    lines += _few((f"loop {_clip(str(one))}" for one in loops_told(state)), 3)
     lines += _few((f"mandate {_clip(str(one))}" for one in standings(state)), 3)
     waiting = waits(state, seen)
     lines += ["waits for a person:"] if waiting else []

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import UNFOLDABLE, Event, fold_in, why_not
-from lifecycle.fold import stages
+from lifecycle.fold import rounds, stages
 from lifecycle.state.conditions import upstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
@@ -17,9 +17,10 @@ from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_res
 from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, restore
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import METRICS
+from lifecycle.words.rounds import ROUNDS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
-KEYED = frozenset({"parameters", "backend_profiles", "session_config", MANDATES})
+KEYED = frozenset({"parameters", "backend_profiles", "session_config", MANDATES, ROUNDS})
 #: Kinds of amendments that change fields of a stage, and fields that alone may leave results.
 _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
@@ -336,7 +337,7 @@ def with_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, A
 
 
 def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
-    known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES)
+    known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change["field"] in known:
         return  # written past the rules: it would be shown in place of the field itself
     extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
@@ -350,7 +351,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 25
+REDUCER = 26
 
 
 def evolve(
@@ -379,6 +380,7 @@ def steps(
             draft = _create(event)
         else:
             fold_in(draft, event, why_not(draft, event), partial(_apply, draft, event, accepted))
+        rounds.refresh(draft, event.occurred_at)
         draft.head = event.version
         if event.type not in stages.TYPES:
             # What somebody else typed holds until something happens here.
@@ -485,4 +487,6 @@ _APPLY: dict[str, Apply] = {
     "session.started": _session_started,
     "session.ended": _session_ended,
     "cost.charged": _charged,
+    "round.begun": rounds.begun,
+    "loop.stopped": rounds.stopped,
 }

@@ -208,6 +208,8 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.reused, stage.is_rejudged = None, False
     known: dict[str, Any] = {name: data[name] for name in _BEGUN if name in data}
     known |= {"basis": basis_of(draft, stage), "event": event.hash, "plan": draft.version}
+    loop = draft.loops.get(draft.loop_of(stage.id) or "")
+    known |= {"round": 0 if loop is None else loop.round.number}
     known |= {"charged": _charged(draft, stage, data.get("tasks"))}
     stage.attempts.append(Attempt(id=data["attempt"], started_at=event.occurred_at, **known))
     stage.running_process = {
@@ -223,13 +225,14 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
 
 def _charged(draft: Workflow, stage: Stage, tasks: int | None) -> dict[str, Any]:
     """Return the most that an attempt by a mandate may use; nothing of one without."""
-    if stage.mandate is None:
+    name = draft.mandate_of(stage)
+    if name is None:
         return {}
     count, at_once = (1, 1) if tasks is None else (tasks, sweep_of(stage.parameters).at_once)
     each = cores(draft, stage)
     most = count * each * ((time_limit(stage.parameters) or 0) + GRACE)
     return {
-        "mandate": stage.mandate,
+        "mandate": name,
         "tasks": count,
         "core_seconds": most,
         "cores": each * min(count, at_once),

@@ -25,7 +25,7 @@ _BASE = frozenset(
 #: The first words of the names that `workflow` defines; all others are of stages.
 _OF_WORKFLOWS = (
     *("Workflow", "Line", "State", "Note", "Amendment"),
-    *("Session", "Cost", "Drift", "Exit", "Unknown"),
+    *("Session", "Cost", "Drift", "Exit", "Unknown", "Round", "Loop"),
 )
 
 

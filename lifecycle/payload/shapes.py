@@ -49,6 +49,7 @@ leftovers.freed attempt:attempt files:[text]=[] more:whole=0 paths:[text] size:w
 line.imported commit:text?=null count:whole=1 encoding:(utf-8,base64)="utf-8" ended:flag=true
   kept:flag=true line:whole raw:[text] retry:whole?=null session:whole?=null stage:stage?=null
   statuses:[text]=[] text:text typed_at:text?=null workflow_completed:flag=false
+loop.stopped loop:machine reason:words
 machine.approved approval:words approved_by:text="user" choice:words?=null fields:{any}?=null
   files:{text}?=null phase:text?=null proof:{any}={}
 machine.cancelled anew:flag=false earlier:{text}={} left:text?=null reason:words?=null
@@ -81,6 +82,8 @@ outputs.reused attempt:attempt inputs:[FileDigest]=[] outputs:[FileDigest] stage
 results.adopted approved_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]
   proof:{any}={} reason:words rests_on:RestsOn?=null stage:stage
 results.changed files:[ChangedFile] stage:stage
+round.begun by:words data:{text}={} loop:machine points:[{any}] reason:words?=null round:round?=null
+  source:text?=null tasks:tasks=0
 session.ended next:text?=null reason:(budget_exhausted,completed,blocked,waiting)
 session.started driven:flag=false environment:{any}?=null number:whole?=null report:report?=null
 stage.blocked dependency:stage dependency_status:(failed,skipped) stage:stage

@@ -18,7 +18,7 @@ from lifecycle.payload.base import (
     Whole,
     fitting,
 )
-from lifecycle.words.values import MAX_WEIGHT
+from lifecycle.words.values import MAX_COUNT, MAX_TASKS, MAX_WEIGHT
 
 #: A number as JSON spells it.
 Number = Annotated[str, fitting("number")]
@@ -202,6 +202,32 @@ class AmendmentRejected(Payload):
 
     amendment: DecisionId
     reason: str | None = None
+
+
+LoopName = Annotated[str, fitting("loop")]
+
+
+class RoundBegun(Payload):
+    """A further round of a loop begins, for points within its envelope."""
+
+    loop: LoopName
+    #: Decided: its number, from 2 on, and how many points there were before it.
+    round: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
+    tasks: Annotated[int, Field(ge=0, le=MAX_TASKS)] = 0
+    points: list[Document]
+    #: Who proposed them, such as ``agent:bo``; the output of a stage that holds them, if one does.
+    by: Text
+    source: str | None = None
+    #: Files that they came from: path → SHA-256 in hex.
+    data: dict[str, str] = {}
+    reason: Text | None = None
+
+
+class LoopStopped(Payload):
+    """Somebody wants no further round of a loop; the one under way is computed to its end."""
+
+    loop: LoopName
+    reason: Text
 
 
 #: Where a foreign version of a file is kept: in one folder, under a plain name.

@@ -32,6 +32,7 @@ from lifecycle.words.metrics import (
     resolved,
     results_of,
 )
+from lifecycle.words.rounds import ROUNDS, loop_problems
 from lifecycle.words.values import (
     ID_PATTERN,
     misfit,
@@ -83,6 +84,7 @@ class Plan(_Document):
     stages: Annotated[list[PlannedStage], Field(min_length=1)]
     results: JsonValue = None
     mandates: JsonValue = None
+    rounds: JsonValue = None
 
 
 def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
@@ -163,7 +165,7 @@ def _document(model: Plan, created: str) -> dict[str, Any]:
     document = {**dumped, "stages": stages, "session_config": config}
     document["created"] = document["updated"] = created
     document.pop("workflow_status", None)
-    for name in (RESULTS, MANDATES):
+    for name in (RESULTS, MANDATES, ROUNDS):
         if document[name] is None:
             del document[name]
     return _in_order(document, WORKFLOW_FIELDS)
@@ -287,6 +289,8 @@ def _limits(plan: Plan) -> Iterator[str]:
         yield from (f"{stage.id}.{problem}" for problem in limit_problems(stage.parameters))
     if plan.mandates is not None:
         yield from mandate_problems(plan.mandates, plan.stages)
+    if plan.rounds is not None:
+        yield from loop_problems(plan.rounds, plan.stages)
 
 
 def _result(plan: Plan, text: str) -> Iterator[str]:

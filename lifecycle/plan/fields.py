@@ -14,13 +14,14 @@ from lifecycle.sweeps.definition import MAP
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.words.mandates import MANDATES, TIME_LIMIT
 from lifecycle.words.metrics import METRICS, RESULTS
+from lifecycle.words.rounds import ROUNDS
 
 #: For people: kept as they are, shown, and never read by a rule.
 FOR_PEOPLE = ("description", "tags")
 FREE = "x-"
 #: What files of the published protocol carry: an object with what somebody found.
 _FOUND = "verification"
-OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, MANDATES, *FOR_PEOPLE)
+OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, MANDATES, ROUNDS, *FOR_PEOPLE)
 OF_STAGE = (*STAGE_FIELDS, *FOR_PEOPLE)
 
 #: What each field of a plan is for; fields that only the running of a workflow fills are not here.
@@ -32,6 +33,8 @@ WORDS_OF_WORKFLOW: dict[str, str] = {
     RESULTS: "The few numbers and files that answer the question: stage-2.tc, stage-2/fit.svg.",
     MANDATES: "What is allowed beforehand, by name: stages, amendments, values with bounds, by, "
     "reruns, until, tasks, core_hours, scripts.",
+    ROUNDS: "Loops, by name: stages, points, ask, within, each, until, at_most, tasks, core_hours, "
+    "scripts.",
     "version": "Always 1 in a plan; each approved amendment adds one.",
     "experiment_design": "A document of yours, as a path relative to the root.",
     "workflow_plan": "A document of yours, as a path relative to the root.",

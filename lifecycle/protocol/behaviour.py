@@ -26,6 +26,7 @@ from lifecycle.protocol.standing import (
     decided,
     describe,
     hold,
+    looped,
     proposed,
     require_agreed,
     require_approving,
@@ -365,5 +366,6 @@ _BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _charged: "cost.charged",
     _drift: "drift.detected drift.adopted drift.reverted",
     _files: "files.recorded",
+    looped: "round.begun loop.stopped",
 }
 _RULES = {type_: rule for rule, types in _BY_RULE.items() for type_ in types.split()}

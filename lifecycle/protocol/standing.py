@@ -120,6 +120,10 @@ class Standing:
     #: What was allowed beforehand, by name, and how many amendments took effect by it.
     mandates: Data = field(default_factory=dict)
     by_mandate: dict[str, int] = field(default_factory=dict)
+    #: What is computed in rounds, by name, the number of the last round, and who goes on no more.
+    loops: Data = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
     changes: int = 1
     sessions: int | None = 0
     in_session: bool = False
@@ -168,6 +172,7 @@ def describe(log: Standing, document: Data, takes_over: bool) -> None:
     log.is_completed = document.get("workflow_status") == "completed"
     log.changes = document.get("version") or 1
     log.mandates = document.get("mandates") or {}
+    log.loops = document.get("rounds") or {}
     records = document.get("amendments") or []
     plan = {id_: one for id_, one in log.amendments.items() if one.data.get("kind") == PLAN}
     log.amendments = {**{one["id"]: CheckedAmendment(one, "of another") for one in records}, **plan}
@@ -303,13 +308,39 @@ def _apply(log: Standing, amendment: Data) -> None:
     changes = amendment.get("changes") or {}
     if amendment.get("stage") is None:
         log.consent = changes.get("consent", {}).get("new", log.consent)
-        for name, leaf in changes.get("mandates", {}).items():
-            log.mandates = {key: one for key, one in log.mandates.items() if key != name}
-            log.mandates |= {name: leaf["new"]} if "new" in leaf else {}
+        log.mandates = _changed(log.mandates, changes.get("mandates", {}))
+        log.loops = _changed(log.loops, changes.get("rounds", {}))
     elif "depends_on" in changes:
         log.stages[amendment["stage"]].needs = changes["depends_on"]["new"]
     for stage, change in (amendment.get("rewired") or {}).items():
         log.stages[stage].needs = change.get("new", log.stages[stage].needs)
+
+
+def _changed(entries: Data, leaves: Data) -> Data:
+    left = {name: one for name, one in entries.items() if name not in leaves}
+    return left | {name: leaf["new"] for name, leaf in leaves.items() if "new" in leaf}
+
+
+def looped(log: Standing, event: Data) -> None:
+    """A round follows the last one, once all of its stages are over; nothing follows a stop."""
+    data, name = event["data"], event["data"]["loop"]
+    loop, last = log.loops.get(name), log.rounds.get(name, 1)
+    if not isinstance(loop, dict) or name in log.over:
+        raise Broken("exactly once", f"there is no loop {name!r:.60}, or it is over")
+    if event["type"] == "loop.stopped":
+        log.over.add(name)
+        return
+    hold(
+        data["round"] == last + 1, "exactly once", f"round {last + 1} follows, not {data['round']}"
+    )
+    hold(last < loop["at_most"], "consent", f"{name} is for {last} rounds at most")
+    hold(len(data["points"]) <= loop.get("each", len(data["points"])), "consent", "too many points")
+    stages = [log.stages[id_] for id_ in loop["stages"] if log.stages[id_].status != "skipped"]
+    hold(all(one.status == "completed" for one in stages), "order of stages", "it goes on")
+    hold(not log.waiting, "consent", f"it begins while {log.waiting} waits for a decision")
+    log.rounds[name] = last + 1
+    for stage in stages:
+        stage.status = "invalidated"
 
 
 def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:

@@ -14,6 +14,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Stage, Workflow
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS
+from lifecycle.words.rounds import ROUNDS
 
 Leaf = dict[str, Any]
 """``old`` and ``new``; one that is left out was not there, or is taken away."""
@@ -36,6 +37,7 @@ WORKFLOW_FIELDS = frozenset(
         "session_config",
         RESULTS,
         MANDATES,
+        ROUNDS,
         "consent",
         "signers",
     }
@@ -205,7 +207,11 @@ def _unchangeable(state: Workflow, plan: Workflow) -> Iterator[str]:
     if plan.purpose is not None and plan.purpose != state.purpose:
         yield f"purpose: it is {state.purpose!r:.200} for good; found {plan.purpose!r:.200}"
     before, after = (
-        {name: value for name, value in one.extra.items() if name not in (RESULTS, MANDATES)}
+        {
+            name: value
+            for name, value in one.extra.items()
+            if name not in (RESULTS, MANDATES, ROUNDS)
+        }
         for one in (state, plan)
     )
     yield from _for_people(before, after, "")

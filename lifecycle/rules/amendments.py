@@ -20,6 +20,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, misshapen_results
+from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.values import is_placeholder, stage_number
 
 if TYPE_CHECKING:
@@ -207,8 +208,11 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     from lifecycle.plan.document import definition_problems  # loads the models of a plan
 
     then, now = ({**definition_of(one), RESULTS: one.results} for one in (state, changed))
-    if MANDATES in amendment.changes or changed.mandates:
-        then, now = {**then, MANDATES: state.mandates}, {**now, MANDATES: changed.mandates}
+    for field in (MANDATES, ROUNDS):
+        if field in amendment.changes or getattr(changed, field):
+            then, now = (
+                {**one, field: getattr(of, field)} for one, of in ((then, state), (now, changed))
+            )
     before = definition_problems(then)
     yield from (problem for problem in definition_problems(now) if problem not in before)
     yield from misshapen_results(changed.extra.get(RESULTS) if RESULTS in amendment.changes else [])

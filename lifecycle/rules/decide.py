@@ -31,6 +31,7 @@ from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.words.mandates import MANDATES
+from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.values import too_much
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _waiting(state: Workflow, file: str, detected: int | None) -> Drift:
 
 
 def _unspecified(state: Workflow, change: p.UnknownField) -> None:
-    known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES)
+    known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change.stage is not None:
         state.stage(change.stage)
     if change.field in known:
@@ -411,6 +412,12 @@ def _of_amendment(state: Workflow, command: Any) -> Decision:
     return amendments.approve(state, command)
 
 
+def _of_loop(state: Workflow, command: Any) -> Decision:
+    from lifecycle.rules import rounds  # only if there is a loop
+
+    return (rounds.begin if command.type == "round.begun" else rounds.stop)(state, command)
+
+
 _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "workflow.created": _exists,
     "workflow.imported": _exists,
@@ -424,4 +431,6 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "session.started": start,
     "session.ended": end,
     "cost.charged": _as_asked,
+    "round.begun": _of_loop,
+    "loop.stopped": _of_loop,
 }

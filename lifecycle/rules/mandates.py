@@ -124,10 +124,13 @@ def _beyond(
     reruns = len(amendment.targets) if amendment.kind == "stage_rerun" else 0
     if reruns and so_far.reruns + reruns > mandate.reruns:
         yield f"{so_far.reruns} of its {mandate.reruns} reruns are used, and {reruns} are asked for"
-    yield from _cost(mandate, so_far, *ahead(state, amendment, impact))
+    yield from cost_problems(mandate, so_far, *ahead(state, amendment, impact))
 
 
-def _cost(mandate: Mandate, so_far: Used, tasks: int, seconds: float | None) -> Iterator[str]:
+def cost_problems(
+    mandate: Mandate, so_far: Used, tasks: int, seconds: float | None
+) -> Iterator[str]:
+    """Say what of a mandate's tasks and core hours is not left for so many."""
     if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
         left = mandate.tasks - so_far.tasks
         yield f"{tasks} tasks may be computed, and {left} of its {mandate.tasks} are left"
@@ -183,22 +186,28 @@ def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
     A stage that no mandate changed since a person agreed is computed without one.
     """
     stage = state.stage(command.stage)
-    if stage.mandate is None:
+    name = state.mandate_of(stage)
+    if name is None:
         return
-    why = [*_start(state, stage, command, at)]
+    why = [*_start(state, stage, name, command, at)]
     if why:
+        loop = name.removeprefix("rounds.")
+        more = f"`wfctl mandate grant {name} FILE`"
+        if loop != name:
+            more = f"`wfctl amend propose --set rounds.{loop}.NAME=VALUE --reason TEXT`"
         raise NeedsConsent(
-            f"{stage.id} is computed by the mandate {stage.mandate}, which does not allow this "
-            f"attempt: {'; '.join(why)}. A person grants more: `wfctl mandate grant "
-            f"{stage.mandate} FILE`.",
+            f"{stage.id} is computed within {name}, which does not allow this attempt: "
+            f"{'; '.join(why)}. A person allows more: {more}.",
             stage=stage.id,
-            mandate=stage.mandate,
+            mandate=name,
             why=why,
         )
 
 
-def _start(state: Workflow, stage: Stage, command: p.AttemptStarted, at: str) -> Iterator[str]:
-    mandate = state.mandate(str(stage.mandate))
+def _start(
+    state: Workflow, stage: Stage, name: str, command: p.AttemptStarted, at: str
+) -> Iterator[str]:
+    mandate = state.mandate(name)
     if mandate is None:
         yield "a person took it back"
         return
@@ -212,4 +221,4 @@ def _start(state: Workflow, stage: Stage, command: p.AttemptStarted, at: str) ->
     tasks = command.tasks if command.tasks is not None else 1
     limit = time_limit(stage.parameters)
     seconds = tasks * cores(state, stage) * (limit + GRACE) if limit else None
-    yield from _cost(mandate, used(state, mandate.name), tasks, seconds)
+    yield from cost_problems(mandate, used(state, mandate.name), tasks, seconds)

@@ -175,7 +175,17 @@ def hindrances(state: Workflow) -> list[Hindrance]:
     A stage that is held back by one that is named itself is not.
     """
     of_stages = (hindrance_of(state, stage) for stage in state.stages.values())
-    return [*_decisions(state), *(found for found in of_stages if found is not None)]
+    found = [one for one in of_stages if one is not None]
+    return [*_decisions(state), *_asked(state), *found]
+
+
+def _asked(state: Workflow) -> Iterator[Hindrance]:
+    """Yield the loops that wait for somebody's points."""
+    for name, loop in state.loops.items():
+        if loop.is_due and state.loop(name).asks_somebody:
+            why = f"{name} waits for the points of round {loop.round.number + 1}"
+            command = f"wfctl round propose {name} FILE --reason TEXT"
+            yield Hindrance(None, why, f"`{command}`", command, ("FILE", "TEXT"))
 
 
 def _decisions(state: Workflow) -> Iterator[Hindrance]:

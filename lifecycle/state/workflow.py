@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
 from lifecycle.errors import UnknownStage
+from lifecycle.state.loops import LoopState
 from lifecycle.state.status import FINISHED, Status, backend_type
 from lifecycle.words.mandates import MANDATES, Mandate, mandates_of
 from lifecycle.words.metrics import RESULTS, results_of
+from lifecycle.words.rounds import ROUNDS, Loop, envelope_of, loops_of
 from lifecycle.words.values import is_id, is_report
 
 #: The id and the kind of the plan as it was begun, which a person decides like an amendment.
 PLAN = "plan"
 #: The kind of an amendment that holds what changes of several stages: a plan taken anew.
 PLAN_CHANGE = "plan_change"
+#: Before the name of a loop, as the name of its mandate.
+_OF_LOOP = "rounds."
 #: What an attempt's folder is called; its path is recorded with the submission that lies in it.
 _NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
@@ -90,6 +94,8 @@ class Attempt:
     is_refuted: bool = False
     #: The version of the plan when it started; 0 if nobody knows.
     plan: int = 0
+    #: The round of its loop that it computes; 0 if it is in none.
+    round: int = 0
     #: The hash of the event that started it; empty if an import brought it.
     event: str = ""
     #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
@@ -354,6 +360,8 @@ class Workflow:
     source: dict[str, Any] | None = None
     #: The letters of its numbers, by pointer, where they are not the usual ones.
     spelling: dict[str, str] = field(default_factory=dict)
+    #: How far its loops are, by name.
+    loops: dict[str, LoopState] = field(default_factory=dict)
     #: Events that are ignored, as they cannot be what their type says: ``version``, ``type``,
     #: ``why``.
     set_aside: list[dict[str, Any]] = field(default_factory=list)
@@ -375,12 +383,21 @@ class Workflow:
         return backend_type(self.backend_profiles, stage.backend or self.default_backend)
 
     def unmet(self, stage: Stage) -> dict[str, str]:
-        """Return the dependencies that are not completed: id → status."""
-        return {
+        """Return the dependencies that are not completed, or go on in a loop: id → status."""
+        found = {
             dep: self.stages[dep].status.value
             for dep in stage.depends_on
             if self.stages[dep].status is not Status.COMPLETED
         }
+        for name, loop in self.loops.items():
+            if loop.over is None and stage.id not in loop.stages:
+                behind = [dep for dep in stage.depends_on if dep in loop.stages]
+                found |= dict.fromkeys(behind, f"in round {loop.round.number} of {name}")
+        return found
+
+    def loop_of(self, stage: str) -> str | None:
+        """Return the name of the loop that a stage is in."""
+        return next((name for name, loop in self.loops.items() if stage in loop.stages), None)
 
     @property
     def results(self) -> list[str]:
@@ -401,9 +418,31 @@ class Workflow:
     def mandates(self, given: dict[str, Any]) -> None:
         self.extra[MANDATES] = given
 
+    @property
+    def rounds(self) -> dict[str, Any]:
+        """The loops of the definition, by name, as the definition has them."""
+        found = self.extra.get(ROUNDS)
+        return found if isinstance(found, dict) else {}
+
+    @rounds.setter
+    def rounds(self, given: dict[str, Any]) -> None:
+        self.extra[ROUNDS] = given
+
+    def loop(self, name: str) -> Loop:
+        """Return a loop as the definition has it; raises KeyError."""
+        return loops_of({name: self.rounds[name]})[name]
+
     def mandate(self, name: str) -> Mandate | None:
-        """Return the mandate of this name; None if it is not in force."""
+        """Return the mandate of this name; None if it is not in force. A loop's envelope is one."""
+        loop = name.removeprefix(_OF_LOOP)
+        if loop != name:
+            return envelope_of(self.loop(loop)) if loop in self.loops else None
         return mandates_of({name: self.mandates[name]}).get(name) if name in self.mandates else None
+
+    def mandate_of(self, stage: Stage) -> str | None:
+        """Return the mandate within which a stage is computed: its own, or that of its loop."""
+        loop = self.loop_of(stage.id)
+        return stage.mandate or (None if loop is None else f"{_OF_LOOP}{loop}")
 
     @property
     def is_beginning(self) -> bool:
@@ -413,8 +452,9 @@ class Workflow:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every stage is completed or skipped."""
-        return all(stage.status in FINISHED for stage in self.stages.values())
+        """Whether every stage is completed or skipped, and every loop is over."""
+        done = all(stage.status in FINISHED for stage in self.stages.values())
+        return done and all(loop.over is not None for loop in self.loops.values())
 
     @property
     def pending_amendments(self) -> list[Amendment]:
@@ -444,6 +484,7 @@ class Workflow:
         new.drifts = list(self.drifts)
         new.set_aside = list(self.set_aside)
         new.extra = dict(self.extra)
+        new.loops = {key: replace(one, rounds=[*one.rounds]) for key, one in self.loops.items()}
         new.amendments = {key: copy(value) for key, value in self.amendments.items()}
         new.stages = {key: _draft_stage(value) for key, value in self.stages.items()}
         return new

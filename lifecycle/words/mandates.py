@@ -65,10 +65,6 @@ def mandates_of(given: Any) -> dict[str, Mandate]:
 
 
 def _mandate(name: str, given: Mapping[str, Any]) -> Mandate:
-    scripts = {
-        path: (found,) if isinstance(found, str) else tuple(found)
-        for path, found in given.get("scripts", {}).items()
-    }
     return Mandate(
         name,
         tuple(given["stages"]),
@@ -79,8 +75,15 @@ def _mandate(name: str, given: Mapping[str, Any]) -> Mandate:
         given.get("until"),
         given.get("tasks"),
         given.get("core_hours"),
-        scripts,
+        scripts_allowed(given.get("scripts", {})),
     )
+
+
+def scripts_allowed(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return by path the digests that a file may have, of one or of a list of them."""
+    return {
+        path: (found,) if isinstance(found, str) else tuple(found) for path, found in given.items()
+    }
 
 
 def mandate_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
@@ -91,6 +94,8 @@ def mandate_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
     known = {stage.id: stage for stage in stages}
     for name, one in given.items():
         wrong = [*_problems(name, one)]
+        if name.startswith("rounds."):
+            wrong.append(": a name with rounds. before it is that of a loop")
         yield from (f"{MANDATES}.{name}{problem}" for problem in wrong)
         for problem in () if wrong else _of_stages(_mandate(name, one), known):
             yield f"{MANDATES}.{name}.{problem}"
@@ -100,10 +105,16 @@ def _of_stages(mandate: Mandate, known: Mapping[str, Any]) -> Iterator[str]:
     for id_ in mandate.stages:
         if id_ not in known:
             yield f"stages: no stage {id_!r}"
-        elif mandate.core_hours is not None and time_limit(known[id_].parameters) is None:
+    yield from limits_known(mandate, known)
+
+
+def limits_known(mandate: Mandate, known: Mapping[str, Any]) -> Iterator[str]:
+    """Say which stages have no time limit, where core hours are counted."""
+    for id_ in mandate.stages if mandate.core_hours is not None else ():
+        if id_ in known and time_limit(known[id_].parameters) is None:
             yield (
-                f"core_hours: {id_} has no parameters.{TIME_LIMIT}, so nobody knows "
-                "beforehand what it may use"
+                f"core_hours: {id_} has no parameters.{TIME_LIMIT}, so nobody knows beforehand "
+                "what it may use"
             )
 
 
@@ -127,7 +138,7 @@ def _problems(name: str, given: Any) -> Iterator[str]:
         )
     yield from _of_limits(given)
     yield from _of_values(given.get("values", {}), stages)
-    yield from _of_scripts(given.get("scripts", {}))
+    yield from scripts_problems(given.get("scripts", {}))
 
 
 def _is_texts(given: Any) -> bool:
@@ -138,11 +149,19 @@ def _of_limits(given: Mapping[str, Any]) -> Iterator[str]:
     if "amendments" not in given:
         yield ".amendments: expected how many amendments it is for"
     for name in ("amendments", "reruns", "tasks"):
-        if name in given and not (_is_whole(given[name]) and 0 <= given[name] <= _MOST):
-            yield f".{name}: expected a whole number from 0 to {_MOST}, found {given[name]!r:.60}"
-    hours = given.get("core_hours", 0)
-    if not (_is_number(hours) and 0 <= hours <= _MOST):
-        yield f".core_hours: expected a number from 0 to {_MOST}, found {hours!r:.60}"
+        if name in given:
+            yield from limit_of_number(given, name, 0)
+    yield from limit_of_number({"core_hours": 0, **given}, "core_hours", 0, is_whole=False)
+
+
+def limit_of_number(
+    given: Mapping[str, Any], name: str, least: int, *, is_whole: bool = True
+) -> Iterator[str]:
+    """Say what keeps the value of a name from being a limit."""
+    value = given[name]
+    if not ((_is_whole if is_whole else _is_number)(value) and least <= value <= _MOST):
+        kind = "whole number" if is_whole else "number"
+        yield f".{name}: expected a {kind} from {least} to {_MOST}, found {value!r:.60}"
 
 
 def _of_values(given: Any, stages: Any) -> Iterator[str]:
@@ -156,10 +175,11 @@ def _of_values(given: Any, stages: Any) -> Iterator[str]:
                 f".values.{path}: expected a parameter of one of its stages, such as "
                 "stage-2.parameters.dt"
             )
-        yield from (f".values.{path}: {why}" for why in _of_bounds(bounds))
+        yield from (f".values.{path}: {why}" for why in bounds_problems(bounds))
 
 
-def _of_bounds(given: Any) -> Iterator[str]:
+def bounds_problems(given: Any) -> Iterator[str]:
+    """Say what keeps a value from being bounds."""
     if isinstance(given, list):
         if not given:
             yield "expected at least one value"
@@ -171,7 +191,8 @@ def _of_bounds(given: Any) -> Iterator[str]:
         yield f"expected from not above to, and a step above 0; found {given!r:.80}"
 
 
-def _of_scripts(given: Any) -> Iterator[str]:
+def scripts_problems(given: Any) -> Iterator[str]:
+    """Say what keeps a value from giving digests by path."""
     for path, found in given.items() if isinstance(given, dict) else [("", None)]:
         digests: Any = [found] if isinstance(found, str) else found
         if not (_is_texts(digests) and all(len(one) == 64 and set(one) <= _HEX for one in digests)):

@@ -301,6 +301,13 @@ def _drift(data: dict[str, Any], state: Workflow) -> str:
     return f"WARNING: {data['file']} {_HAPPENED[data['kind']]}{kept}"
 
 
+def _round(data: dict[str, Any], state: Workflow) -> str:
+    count = len(data["points"])
+    of = data.get("source") or data["by"]
+    why = f": {data['reason']}" if data.get("reason") else ""
+    return f"Round {data['round']} of {data['loop']} began: {count} points from {of}{why}"
+
+
 Message = Callable[[dict[str, Any], Workflow], str | None]
 #: Event type → its line: a text in which the names of fields stand, or what makes it.
 _MESSAGES: dict[str, str | Message] = {
@@ -350,6 +357,8 @@ _MESSAGES: dict[str, str | Message] = {
         f"Session {state.session.count} ended. Next: {data.get('next') or data['reason']}"
     ),
     "cost.charged": _charged,
+    "round.begun": _round,
+    "loop.stopped": "Loop {loop} is stopped: {reason}",
     "drift.detected": _drift,
     SET_ASIDE: "WARNING: an event is ignored: {type!r:.80}, {why}",
 }

@@ -19,6 +19,7 @@ from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
 from reconciler.context import Jobs, Mode, SubmissionFacts
+from reconciler.control.rounds import keep_round, variables_of_round
 from reconciler.control.stopping import stop_all, stop_earlier
 from reconciler.control.strangers import begun, check_strangers, take_up
 from reconciler.errors import AlreadyMonitored, UnusablePath
@@ -29,7 +30,12 @@ from reconciler.files.freshness import check_results
 from reconciler.host import processes
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
-from reconciler.submission.build import diagnostic_of, kept_diagnostic, limited
+from reconciler.submission.build import (
+    diagnostic_of,
+    kept_diagnostic,
+    limited,
+    with_variables,
+)
 from reconciler.submission.fields import placed
 from service.consent.scripts import beside, scripts_of
 from service.root.disk import OutsideRoot, below
@@ -145,6 +151,7 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
     else:
         left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
         kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
+    keep_round(jobs.root, state, stage, left)
     prepared = f"{stage.id}/{PREPARED}"
     anew = stage.regenerate and stage.parameters.get("command")
     previous = stage.attempt.name if stage.attempt else None
@@ -201,7 +208,8 @@ def prepare(
         elif carried is not None:
             given = clearing.sending(given, attempt, carried)
         limit = time_limit(stage.parameters)
-        sha256 = jobs.runner.prepare(attempt, limited(given, limit))
+        given = with_variables(limited(given, limit), variables_of_round(jobs.root, state, stage))
+        sha256 = jobs.runner.prepare(attempt, given)
     except BaseException:
         # Nobody else has written there, and what is carried has a second name.
         for folder in (attempt.tasks, attempt.carried):
@@ -245,7 +253,9 @@ def launch(
     tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
     left = [path for path in stage.left_in_place if path not in read]
     earlier = [one.name for one in stage.attempts if one.id != attempt.id]
-    paths = list(dict.fromkeys([*stage.outputs, *tables, *left]))
+    # A table that grows from round to round is written over: it holds what it held.
+    outputs = [] if tables and stage.attempts and stage.attempts[-1].round > 1 else stage.outputs
+    paths = list(dict.fromkeys([*outputs, *(tables if outputs else ()), *left]))
     clear_stale(jobs.root, stage.id, paths, earlier[-1] if earlier else None)
     mode, facts, waited = attach(jobs, attempt, mode), jobs.runner.facts(attempt), 0.0
     while not facts.job_ids and waited < _FACTS_WITHIN:

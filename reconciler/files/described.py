@@ -15,6 +15,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, is_sweep, table_of
+from lifecycle.words.rounds import folder_of
 from lifecycle.words.values import problems, wanted
 from projections.files import progress_log, state_document
 from reconciler.attempt.markers import MARKERS, digests
@@ -129,6 +130,8 @@ def files_beside(root: Path, stage: Stage) -> list[str]:
     taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
     if is_sweep(stage.parameters):
         taken += [*table_of(stage.id), f"{stage.id}/{DONE}"]
+    rounds = {attempt.round for attempt in stage.attempts}
+    taken += [folder_of(stage.id, number) for number in rounds if number]
     above = tuple(os.path.normpath(path) for path in taken)
     found = [
         (path, size)

@@ -21,6 +21,7 @@ from projections.words.account import stale
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
 from reconciler.control.reconcile import GLANCE, Turn, is_beyond_help, is_due
+from reconciler.control.rounds import begin_asked, is_asked
 from reconciler.control.strangers import in_flight
 from reconciler.errors import (
     AgentMissing,
@@ -227,6 +228,8 @@ class WorkflowLoop:
         self._lost: set[Mark] = set()
         self._turns: dict[tuple[str, str], Turn] = {}
         self._hindrances: dict[Mark, Hindrance] = {}
+        #: Loop and round whose next points may not be computed, and why.
+        self._refused: dict[tuple[str, int], str] = {}
         limit = orders.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
 
@@ -281,7 +284,15 @@ class WorkflowLoop:
     def _named(self, state: Workflow) -> list[Hindrance]:
         """Return what was found to hinder stages that have not moved since."""
         marks = map(_mark_of, state.stages.values())
-        return [self._hindrances[mark] for mark in marks if mark in self._hindrances]
+        rounds = {(name, loop.round.number) for name, loop in state.loops.items()}
+        return [
+            *(self._hindrances[mark] for mark in marks if mark in self._hindrances),
+            *(
+                Hindrance(None, why, f"`wfctl round show {mark[0]}`")
+                for mark, why in self._refused.items()
+                if mark in rounds
+            ),
+        ]
 
     def _step(self, state: Workflow) -> Ended | None:
         """Do the next thing; return how the loop ends if there is nothing to do."""
@@ -291,6 +302,8 @@ class WorkflowLoop:
         if self._settled_one(state, flying):
             return None
         paused = self.orders.served and (self.jobs.root / PAUSE).exists()
+        if not paused and self._began_round(state):
+            return None
         if not paused:
             ended, begun = self._begun_one(state, flying)
             if ended is not None or begun:
@@ -302,6 +315,22 @@ class WorkflowLoop:
         if state.is_finished:
             return completed(state)
         return blocked(state, self._named(state))
+
+    def _began_round(self, state: Workflow) -> bool:
+        """Begin a round of which a stage has said the points; return whether one began."""
+        for name in state.loops:
+            if not is_asked(state, name) or (name, state.loops[name].round.number) in self._refused:
+                continue
+            try:
+                begin_asked(self.jobs, name)
+            except (Refused, ReconcilerError, NeedsConsent) as error:
+                if self.jobs.service.state().head != state.head:
+                    return True  # decided on what is no more
+                mark = (name, state.loops[name].round.number)
+                self._refused[mark] = error.message[:_REASON]
+                continue
+            return True
+        return False
 
     def _is_left(self, stage: Stage) -> bool:
         return _mark_of(stage) in self._left

@@ -355,17 +355,20 @@ def limited(submission: Mapping[str, Any], seconds: int | None) -> dict[str, Any
 
     Of a sweep each task is ended; the command of the worker, which runs them, goes on.
     """
-    result = copy.deepcopy(dict(submission))
     if seconds is None:
-        return result
-    resources = _object(result, "resources")
-    is_sweep = TASKS in (resources.get("envs") or {})
-    result["resources"] = {
-        **resources,
-        "envs": {**resources.get("envs", {}), TIME_LIMIT: str(seconds)},
-    }
+        return dict(submission)
+    result = with_variables(submission, {TIME_LIMIT: str(seconds)})
+    is_sweep = TASKS in result["resources"]["envs"]
     for task in () if is_sweep else result.get("task_list", []):
         task["command"] = f"wfctl_limited bash -c {shlex.quote(task['command'])}"
+    return result
+
+
+def with_variables(submission: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, Any]:
+    """Return a submission whose jobs see more variables."""
+    result = copy.deepcopy(dict(submission))
+    resources = _object(result, "resources")
+    result["resources"] = {**resources, "envs": {**resources.get("envs", {}), **more}}
     return result
 
 

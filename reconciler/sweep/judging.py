@@ -28,7 +28,16 @@ from reconciler.records import traces
 from reconciler.records.numbers import measured
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table
-from reconciler.sweep.tasks import Task, digest_of, journals, listed, rows_told, runs_told, tasks_of
+from reconciler.sweep.tasks import (
+    Task,
+    digest_of,
+    journals,
+    listed,
+    rounds_of,
+    rows_told,
+    runs_told,
+    tasks_of,
+)
 from reconciler.verdict.diagnosis import Diagnosis, of_texts
 from reconciler.verdict.table import Action, Name, Verdict
 from service.root.disk import write_whole
@@ -245,7 +254,8 @@ def close(
     kept = _record(attempt, stage, marked)
     recorded.tasks |= {"record": kept.model_dump()}
     told = _observation(state, stage, attempt, kept)
-    table.write(attempt.root, stage, tasks_of(attempt.root, state, stage))
+    tasks, rounds = tasks_of(attempt.root, state, stage), rounds_of(state, stage)
+    table.write(attempt.root, stage, tasks, rounds)
     return told
 
 

@@ -82,6 +82,9 @@ def points_of(
     try:
         text = None if content is None else content.decode()
         found = points(given, text, _like(root, state, given, anew))
+        if added := added_points(state, stage):
+            folders = {key: value for key, value in given.items() if key == "folders"}
+            found = points({"points": [*(dict(p.values) for p in found), *added], **folders})
     except UnicodeDecodeError as error:
         why = f"{given['file']}: expected UTF-8, found byte {error.start}"
         raise UnfitMap(stage.id, why) from error
@@ -92,6 +95,19 @@ def points_of(
         why = f"it gives {both[0]} to each task, and so does parameters.{both[0]}"
         raise UnfitMap(stage.id, why)
     return found
+
+
+def added_points(state: Workflow, stage: Stage) -> list[dict[str, Any]]:
+    """Return the points that rounds added to those of a stage's map."""
+    name = state.loop_of(stage.id)
+    is_theirs = name is not None and state.loop(name).points == stage.id
+    return state.loops[name].added if is_theirs and name is not None else []
+
+
+def rounds_of(state: Workflow, stage: Stage) -> list[int]:
+    """Return how many tasks a sweep had before each round of its loop; nothing without a loop."""
+    name = state.loop_of(stage.id)
+    return [] if name is None else [one.tasks for one in state.loops[name].rounds]
 
 
 def _like(root: Path, state: Workflow, given: dict[str, str], anew: bool) -> tuple[Point, ...]:

@@ -104,6 +104,7 @@ def _shown_of(
 
         later: dict[str, Any] = {"purpose": state.purpose, "signers": state.signers}
         later |= {"mandates": state.mandates} if state.mandates else {}
+        later |= {"rounds": state.rounds} if state.rounds else {}
         plan = {"plan": {**definition_of(state), **later}}
     return {
         "amendment": {**content_of(amendment), **plan},

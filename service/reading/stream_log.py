@@ -17,6 +17,7 @@ from eventstore.event import RecordedEvent
 from eventstore.store import EventStore, StoredFold
 from lifecycle.errors import LifecycleError
 from lifecycle.event import SET_ASIDE, State, newest_aside
+from lifecycle.state.loops import loop_state_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Session, Stage, Workflow
 from service.consent.approvals import Approvals, Judge, Judged, Judging
@@ -125,6 +126,7 @@ def from_values(data: dict[str, Any]) -> Workflow:
     data["session"] = Session(**data["session"])
     data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
     data["drifts"] = [Drift(**drift) for drift in data["drifts"]]
+    data["loops"] = {key: loop_state_of(value) for key, value in data["loops"].items()}
     data["stages"] = {key: _stage(value) for key, value in data["stages"].items()}
     return Workflow(**data)
 

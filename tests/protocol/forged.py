@@ -150,6 +150,36 @@ TAKEN_BACK = [
 ]
 
 
+def further(number: int = 2, *points: Any, **data: Any) -> Event:
+    """Return the event that begins a further round."""
+    known = {"loop": "l", "round": number, "tasks": 1, "points": [*points] or [{"x": 2}], "by": "x"}
+    return one("round.begun", **{**known, **data})
+
+
+_LOOP = {"l": {"stages": ["a"], "points": "a", "ask": "agent", "at_most": 3, "each": 2}}
+LOOPED = [
+    one("workflow.created", document={**DOCUMENT, "rounds": _LOOP}, consent="trust"),
+    *DONE[1:],
+]
+ROUND_2 = [
+    *LOOPED,
+    further(),
+    one("stage.readied", stage="a", reset=True),
+    one("stage.prepared", stage="a"),
+    *begun(number=2),
+    launch(2),
+    of("stage.computed", 2, exit_code=0),
+    complete(2),
+]
+STOPPED = [*LOOPED, one("loop.stopped", loop="l", reason="r")]
+_SHORT = {"l": {"stages": ["a"], "points": "a", "ask": "agent", "at_most": 1}}
+SHORTENED = [
+    *LOOPED,
+    propose(kind="parameter_change", stage=None, changes={"rounds": {"l": {"new": _SHORT["l"]}}}),
+    approve(),
+]
+
+
 def agree(version: int = 1, **proof: str) -> Event:
     """Return the approval of the plan that a workflow begins with."""
     return approve(amendment="plan", version=version, proof={**_SIGNATURE, **proof})
@@ -162,6 +192,9 @@ SCRIPTS = one("files.recorded", scripts={"verify.sh": "0" * 64}, attempts={})
 GOOD: tuple[list[Event], ...] = (
     BY_MANDATE,
     TAKEN_BACK,
+    ROUND_2,
+    STOPPED,
+    SHORTENED,
     [*CREATED, SCRIPTS],
     imported(SCRIPTS),
     LOST,
@@ -502,6 +535,15 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
         approve(),
         "consent",
     ),
+    "a round of no loop": (LOOPED, further(loop="m"), "exactly once"),
+    "a round twice": (ROUND_2, further(2), "exactly once"),
+    "a round left out": (LOOPED, further(3), "exactly once"),
+    "a round while one goes on": (ROUND_2[:-1], further(3), "order of stages"),
+    "a round more than agreed to": (SHORTENED, further(), "consent"),
+    "a round of too many points": (LOOPED, further(2, {}, {}, {}), "consent"),
+    "a round while a change waits": ([*LOOPED, propose()], further(), "consent"),
+    "a round after a stop": (STOPPED, further(), "exactly once"),
+    "a loop stopped twice": (STOPPED, STOPPED[-1], "exactly once"),
     "by a mandate that is used up": (
         [*BY_MANDATE, propose(2, kind="stage_rerun")],
         approve(2, proof=_MANDATE),

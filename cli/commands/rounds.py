@@ -1,0 +1,145 @@
+"""``wfctl round …``: loops, their rounds, and the points that come next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.frame.options import AsOf, Text, Writes, argument, option
+from cli.frame.workspace import engine, reading
+from lifecycle.errors import NoSuchLoop
+from lifecycle.state.workflow import Workflow
+from projections.words.rounds import asked_of, loops_told, number_told, round_told
+from projections.words.text import spelled, utc_seconds
+from service.errors import InvalidOption
+
+Name = Annotated[str, argument("LOOP", "Its name.")]
+
+
+def list_(context: typer.Context, view: AsOf = None) -> None:
+    """The loops, and where each is."""
+    with reading(context) as workflow:
+        state = workflow.state(view)
+        found = loops_told(state)
+        workflow.output.result(
+            [one.to_dict() for one in found],
+            lambda: "\n".join(map(str, found)) or "no loops",
+            state=state,
+        )
+
+
+def _known(state: Workflow, name: str) -> None:
+    if name not in state.loops:
+        raise NoSuchLoop(name, list(state.loops))
+
+
+def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
+    """The rounds of a loop: who proposed their points, and what each came to."""
+    with reading(context) as workflow:
+        state = workflow.state(view)
+        _known(state, name)
+        rounds = state.loops[name].rounds
+        workflow.output.result(
+            {**asked_of(state, name), "rounds": [round_told(one) for one in rounds]},
+            lambda: "\n".join(_lines(state, name)),
+            state=state,
+        )
+
+
+def _lines(state: Workflow, name: str) -> list[str]:
+    lines = [str(next(one for one in loops_told(state) if one.loop.name == name))]
+    for one in state.loops[name].rounds:
+        count = f"{len(one.points)} points" if one.points else "the points of the map"
+        numbers = ", ".join(f"{k} = {number_told(v)}" for k, v in one.numbers.items())
+        by = f" by {spelled(one.source or one.by or '')}" if one.by else ""
+        ended = f"; {numbers}" if numbers else "" if one.ended_at else "; under way"
+        lines.append(
+            f"  round {one.number}: {count}{by}, {utc_seconds(one.began_at) or 'first'}{ended}"
+        )
+    return lines
+
+
+def ask(context: typer.Context, name: Name) -> None:
+    """What a proposer of the next points is given: bounds, points and numbers so far."""
+    with reading(context) as workflow:
+        state = workflow.state()
+        _known(state, name)
+        data = asked_of(state, name)
+        workflow.output.result(data, lambda: "\n".join(_asked(state, name, data)), state=state)
+
+
+def _asked(state: Workflow, name: str, data: dict[str, Any]) -> list[str]:
+    lines = _lines(state, name)
+    lines += [f"  {value}: {spelled(str(bounds))}" for value, bounds in data["within"].items()]
+    most = f"at most {data['each']} points" if data["each"] else "any number of points"
+    lines.append(f"  {most} a round, and no point twice; {data['table']} has all so far")
+    return lines
+
+
+def propose(
+    context: typer.Context,
+    options: Writes,
+    name: Name,
+    source: Annotated[
+        str | None,
+        argument("FILE", "The points: CSV, JSON or JSON lines; - is JSON on stdin."),
+    ] = None,
+    reason: Text = option("TEXT", "Why these."),
+) -> None:
+    """Begin the next round, for the points of FILE, or for those that the stage asked for wrote."""
+    from lifecycle.payload import models as p
+    from reconciler.control.rounds import begin, begin_asked, points_in
+
+    with engine(context, options.dry_run) as (jobs, output):
+        state = jobs.service.state()
+        _known(state, name)
+        loop = state.loop(name)
+        if source is None and loop.asks_somebody:
+            raise InvalidOption(f"{name} asks somebody for its points: give FILE")
+        if source is None:
+            outcome = begin_asked(jobs, name, options)
+        else:
+            content = _content(source)
+            number = state.loops[name].round.number + 1
+            asked = p.RoundBegun(
+                loop=name,
+                points=points_in(loop, number, source, content),
+                by=f"{jobs.service.actor.kind}:{jobs.service.actor.name}",
+                reason=reason,
+                data=_table_of(state, loop.points),
+            )
+            outcome = begin(jobs, asked, options)
+        from cli.frame.writes import tell
+
+        tell(output, outcome, options)
+
+
+def _content(source: str) -> bytes:
+    import sys
+
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise InvalidOption(f"{source}: {error.strerror}") from error
+
+
+def _table_of(state: Workflow, stage: str) -> dict[str, str]:
+    """Return the digests of the table that a proposer has before it."""
+    return {one["path"]: one["sha256"] for one in state.stages[stage].results}
+
+
+def stop(
+    context: typer.Context,
+    options: Writes,
+    name: Name,
+    reason: Annotated[str, option("TEXT", "Why.")],
+) -> None:
+    """Let no further round begin; the one under way is computed to its end."""
+    from cli.frame.writes import write
+    from lifecycle.payload import models as p
+
+    write(context, options, p.LoopStopped(loop=name, reason=reason))

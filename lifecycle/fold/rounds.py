@@ -1,0 +1,107 @@
+"""The fold of loops: a round begins, ends with numbers, and is the last one or is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from lifecycle.event import Event
+from lifecycle.state.loops import LoopState, Round
+from lifecycle.state.status import FINISHED, Status
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.metrics import metrics_of
+from lifecycle.words.rounds import Loop, is_met, loops_of
+
+
+def begun(draft: Workflow, event: Event) -> None:
+    """A round begins: its stages are computed again, with its points beside those of before."""
+    data = event.data
+    loop = draft.loops.get(data["loop"])
+    if loop is None or data["round"] != loop.round.number + 1:
+        return  # written past the rules
+    loop.rounds.append(
+        Round(
+            number=data["round"],
+            points=data["points"],
+            tasks=data["tasks"],
+            by=data["by"],
+            reason=data.get("reason"),
+            source=data.get("source"),
+            data=data.get("data", {}),
+            began_at=event.occurred_at,
+        )
+    )
+    for id_ in loop.stages:
+        _again(draft.stages[id_])
+
+
+def _again(stage: Stage) -> None:
+    if stage.status is Status.SKIPPED:
+        return
+    stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
+    stage.metrics = []
+    # Tasks of the rounds before go on to count.
+    stage.keeps_tasks = is_sweep(stage.parameters)
+
+
+def stopped(draft: Workflow, event: Event) -> None:
+    """Somebody wants no further round."""
+    loop = draft.loops.get(event.data["loop"])
+    if loop is not None:
+        loop.stopped = event.data["reason"]
+
+
+def refresh(draft: Workflow, at: str) -> None:
+    """Take up loops that are new, end rounds whose stages are all completed, and judge."""
+    if not (draft.loops or draft.rounds):
+        return
+    defined = loops_of(draft.rounds)
+    draft.loops = {name: one for name, one in draft.loops.items() if name in defined}
+    for name, loop in defined.items():
+        if any(id_ not in draft.stages for id_ in loop.stages):
+            draft.loops.pop(name, None)
+            continue
+        standing = draft.loops.setdefault(name, LoopState([]))
+        standing.stages = list(loop.stages)
+        _end_round(draft, standing, at)
+        standing.over = _why_over(draft, loop, standing)
+
+
+def _end_round(draft: Workflow, loop: LoopState, at: str) -> None:
+    stages = [draft.stages[id_] for id_ in loop.stages]
+    done = all(stage.status in FINISHED for stage in stages)
+    if done and loop.round.ended_at is None:
+        found = {name: number for stage in stages for name, number in _numbers(stage)}
+        loop.rounds[-1] = replace(loop.round, ended_at=at, numbers=found)
+    elif not done and loop.round.ended_at is not None:
+        loop.rounds[-1] = replace(loop.round, ended_at=None, numbers={})
+
+
+def _numbers(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
+    for one in stage.metrics:
+        yield (
+            f"{stage.id}.{one['name']}",
+            {name: one.get(name) for name in ("value", "error", "unit")},
+        )
+
+
+def _why_over(draft: Workflow, loop: Loop, standing: LoopState) -> str | None:
+    """Return why no further round begins; None if one does, or the last one has not ended."""
+    if standing.round.ended_at is None:
+        return None
+    if standing.stopped is not None:
+        return f"stopped: {standing.stopped}"
+    numbers = [one.numbers for one in standing.rounds]
+    for until in loop.until:
+        if is_met(until, numbers, better_of(draft, until.metric)):
+            return str(until)
+    return f"{loop.at_most} rounds" if standing.round.number >= loop.at_most else None
+
+
+def better_of(draft: Workflow, metric: str) -> str:
+    """Return what is better of a number, ``stage-2.tc``: lower, higher, or nothing."""
+    stage, _, name = metric.rpartition(".")
+    known = metrics_of(draft.stages[stage].parameters) if stage in draft.stages else {}
+    return known[name].better if name in known else ""
