@@ -22,8 +22,10 @@ LifecycleError
 │   ├── BudgetLeft            a session that claims to have used up its budget
 │   ├── NothingHinders        a session that claims to be blocked, and nobody says by what
 │   ├── NothingLeft           a session that claims to be held up, with every stage done
+│   ├── OutsideEnvelope       points that a loop may not compute
 │   └── NoCommand             recorded only as a consequence, or by another command
 ├── UnknownAmendment          no such amendment
+├── UnknownLoop               no such loop
 └── NeedsConsent              only a person may decide this
 
 Each carries a stable ``code``, and its values in ``data``.
@@ -240,7 +242,7 @@ class NothingLeft(Worded, Refused):
     reason: str
 
 
-class NoSuchLoop(Worded, LifecycleError):
+class UnknownLoop(Worded, LifecycleError):
     """No loop of this name."""
 
     code = "unknown_loop"

@@ -7,11 +7,12 @@ ReconcilerError
 ├── of its machine      MachineFileMissing, MachineUnreachable, ProgramMissing
 ├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
 │                       AgentNotStarted, EnvironmentNotReady
+├── of a round          UnreadablePoints (control/rounds.py)
 └── KeptFolderTaken     beside the code that raises it, as those that follow (files/clearing.py)
 
 Refused, by the rules of the job side
 ├── NoStageCommand, TooMuchBeside (files/described.py), NothingToReuse (verification/reuse.py)
-├── ChangedMap, UnfitMap (sweep/tasks.py), NoDiagnosticRun (control/dispatch.py)
+├── ChangedMap, UnfitMap (sweep/map_points.py), NoDiagnosticRun (control/dispatch.py)
 └── ClaimDenied, NotStopped (control/stopping.py), StrangerAtWork (control/strangers.py)
 
 NeedsConsent, of the rules

@@ -9,7 +9,7 @@ import typer
 
 from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import engine, reading
-from lifecycle.errors import NoSuchLoop
+from lifecycle.errors import UnknownLoop
 from lifecycle.state.workflow import Workflow
 from projections.words.rounds import asked_of, loops_told, number_told, round_told
 from projections.words.text import spelled, utc_seconds
@@ -32,7 +32,7 @@ def list_(context: typer.Context, view: AsOf = None) -> None:
 
 def _known(state: Workflow, name: str) -> None:
     if name not in state.loops:
-        raise NoSuchLoop(name, list(state.loops))
+        raise UnknownLoop(name, list(state.loops))
 
 
 def show(context: typer.Context, name: Name, view: AsOf = None) -> None:

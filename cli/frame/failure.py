@@ -45,7 +45,8 @@ _CODES: dict[int, tuple[type[Exception], ...]] = {
         use.SqlWrong, log.InvalidData,
     ),
     NOT_FOUND: (
-        machines.StateNotFound, rules.UnknownStage, rules.UnknownAmendment, rules.NoWorkflow,
+        machines.StateNotFound, rules.UnknownStage, rules.UnknownAmendment, rules.UnknownLoop,
+        rules.NoWorkflow,
         use.NoRoot, use.NotFound, jobs.NoRunner, log.DatabaseMissing,
     ),
     CONFLICT: (

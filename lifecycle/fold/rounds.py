@@ -12,7 +12,7 @@ from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.metrics import metrics_of
-from lifecycle.words.rounds import Loop, is_met, loops_of
+from lifecycle.words.rounds import LoopDefinition, is_met, loops_of
 
 
 def begun(draft: Workflow, event: Event) -> None:
@@ -25,7 +25,6 @@ def begun(draft: Workflow, event: Event) -> None:
         Round(
             number=data["round"],
             points=data["points"],
-            tasks=data["tasks"],
             by=data["by"],
             reason=data.get("reason"),
             source=data.get("source"),
@@ -87,7 +86,7 @@ def _numbers(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
-def _why_over(draft: Workflow, loop: Loop, standing: LoopState) -> str | None:
+def _why_over(draft: Workflow, loop: LoopDefinition, standing: LoopState) -> str | None:
     """Return why no further round begins; None if one does, or the last one has not ended."""
     if standing.round.ended_at is None:
         return None

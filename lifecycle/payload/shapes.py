@@ -83,7 +83,7 @@ results.adopted approved_by:text?=null metrics:[MeasuredNumber]=[] outputs:[File
   proof:{any}={} reason:words rests_on:RestsOn?=null stage:stage
 results.changed files:[ChangedFile] stage:stage
 round.begun by:words data:{text}={} loop:machine points:[{any}] reason:words?=null round:round?=null
-  source:text?=null tasks:tasks=0
+  source:text?=null
 session.ended next:text?=null reason:(budget_exhausted,completed,blocked,waiting)
 session.started driven:flag=false environment:{any}?=null number:whole?=null report:report?=null
 stage.blocked dependency:stage dependency_status:(failed,skipped) stage:stage

@@ -18,7 +18,7 @@ from lifecycle.payload.base import (
     Whole,
     fitting,
 )
-from lifecycle.words.values import MAX_COUNT, MAX_TASKS, MAX_WEIGHT
+from lifecycle.words.values import MAX_COUNT, MAX_WEIGHT
 
 #: A number as JSON spells it.
 Number = Annotated[str, fitting("number")]
@@ -211,9 +211,8 @@ class RoundBegun(Payload):
     """A further round of a loop begins, for points within its envelope."""
 
     loop: LoopName
-    #: Decided: its number, from 2 on, and how many points there were before it.
+    #: Decided: its number, from 2 on.
     round: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
-    tasks: Annotated[int, Field(ge=0, le=MAX_TASKS)] = 0
     points: list[Document]
     #: Who proposed them, such as ``agent:bo``; the output of a stage that holds them, if one does.
     by: Text

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from lifecycle.errors import InvalidPlan
 from lifecycle.payload.models import StageId, WorkflowCreated
 from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
+from lifecycle.plan.loops import loop_problems
 from lifecycle.state.conditions import config_problems, find_cycle
 from lifecycle.sweeps import definition as sweep
 from lifecycle.words.document import (
@@ -32,7 +33,7 @@ from lifecycle.words.metrics import (
     resolved,
     results_of,
 )
-from lifecycle.words.rounds import ROUNDS, loop_problems
+from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.values import (
     ID_PATTERN,
     misfit,

@@ -15,12 +15,18 @@ from lifecycle.errors import (
 from lifecycle.fold.evolve import apply, proposed, rewired_fields, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
-from lifecycle.rules.impact import Impact, impact_of, stage_definition
+from lifecycle.rules.impact import (
+    Impact,
+    going_on_again,
+    impact_of,
+    reach_of,
+    stage_definition,
+)
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, misshapen_results
-from lifecycle.words.rounds import ROUNDS
+from lifecycle.words.rounds import ROUNDS, loops_of
 from lifecycle.words.values import is_placeholder, stage_number
 
 if TYPE_CHECKING:
@@ -208,6 +214,7 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     from lifecycle.plan.document import definition_problems  # loads the models of a plan
 
     then, now = ({**definition_of(one), RESULTS: one.results} for one in (state, changed))
+    yield from _begun_loops(state, changed)
     for field in (MANDATES, ROUNDS):
         if field in amendment.changes or getattr(changed, field):
             then, now = (
@@ -221,6 +228,17 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     if changed.consent == "signature" and not changed.signers:
         yield "consent by signature needs at least one allowed signer (signers)"
     yield from _unusable_signers(changed.signers)
+
+
+def _begun_loops(state: Workflow, changed: Workflow) -> Iterator[str]:
+    """Say which loops lose what their rounds rest on."""
+    for name in (name for name, loop in state.loops.items() if loop.round.number > 1):
+        before = state.loop(name)
+        after = loops_of(changed.rounds).get(name, before) if name in changed.rounds else None
+        if after is None:
+            yield f"rounds.{name}: it has begun; `wfctl round stop {name}` ends it"
+        elif (after.stages, after.points) != (before.stages, before.points):
+            yield f"rounds.{name}: its stages and their points stay, as it has begun"
 
 
 def _unusable_signers(signers: Any) -> Iterator[str]:
@@ -304,7 +322,8 @@ def approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
 
 def _cascade(state: Workflow, amendment: Amendment, impact: Impact) -> Iterator[Payload]:
     id_ = amendment.id
-    reopens = amendment.insert is not None or bool(impact.invalidated)
+    changed = reach_of(state, amendment).after
+    reopens = bool(amendment.insert or impact.invalidated or going_on_again(state, changed))
     if state.workflow_status == "completed" and reopens:
         yield p.WorkflowReopened(reason=f"{id_} was approved")
     for stage, attempt in impact.stopped.items():

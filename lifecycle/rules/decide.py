@@ -240,7 +240,7 @@ def consequences(state: Workflow, at: str) -> list[Payload]:
         elif stage.status in _WAITING:
             found += _of_waiting(state, stage)
     if state.is_finished and state.workflow_status != "completed":
-        from lifecycle.state.workflow import report_path
+        from lifecycle.state.report_path import report_path
 
         report = report_path(state, at)
         found.append(p.WorkflowCompleted(stages=len(state.stages), report=report))

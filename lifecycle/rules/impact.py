@@ -11,6 +11,7 @@ from typing import Any
 
 from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks, rewired_fields
+from lifecycle.fold.rounds import refresh
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import downstream, is_judged_alone
 from lifecycle.state.status import ACTIVE, Status
@@ -129,7 +130,8 @@ def reach_of(state: Workflow, amendment: Amendment) -> Reach:
     """Return how far an amendment reaches in ``state``."""
     changed = state.draft()
     apply(changed, amendment)
-    direct = _direct(state, changed, amendment)
+    refresh(changed, state.updated)
+    direct = _direct(state, changed, amendment) | _behind_loops(state, changed)
     reached = set(direct)
     for one in (state, changed):
         reached |= downstream({s.id: s.depends_on for s in one.stages.values()}, direct)
@@ -183,6 +185,23 @@ def _direct(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str
         for stage in state.stages.values()
         if _backend(state, stage) != _backend(changed, changed.stages[stage.id])
     }
+
+
+def _behind_loops(state: Workflow, changed: Workflow) -> set[str]:
+    """Return the stages behind loops that were over, and go on by what changes."""
+    going_on = [name for name in going_on_again(state, changed) if name in changed.loops]
+    own = {id_ for name in going_on for id_ in changed.loops[name].stages}
+    return {
+        stage.id
+        for stage in changed.stages.values()
+        if stage.id not in own and own.intersection(stage.depends_on)
+    }
+
+
+def going_on_again(state: Workflow, changed: Workflow) -> list[str]:
+    """Return the loops that were over before a change, and are not after it."""
+    over = [name for name, loop in state.loops.items() if loop.over is not None]
+    return [name for name in over if name in changed.loops and changed.loops[name].over is None]
 
 
 def _backend(state: Workflow, stage: Stage) -> Any:

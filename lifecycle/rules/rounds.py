@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lifecycle.errors import NeedsConsent, NoSuchLoop, OutsideEnvelope, Refused
+from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
 from lifecycle.payload import models as p
 from lifecycle.rules.mandates import cost_problems, used
 from lifecycle.state.conditions import cores
@@ -13,7 +13,7 @@ from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import MAP
 from lifecycle.words.mandates import GRACE, time_limit
-from lifecycle.words.rounds import Loop, outside_of
+from lifecycle.words.rounds import LoopDefinition, outside_of
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -29,9 +29,7 @@ def begin(state: Workflow, command: p.RoundBegun) -> Decision:
     wrong = [*problems_of(state, loop, standing, command.points)]
     if wrong:
         raise OutsideEnvelope(loop.name, standing.round.number + 1, wrong)
-    before = len(points_before(state, loop, standing))
-    known = {"round": standing.round.number + 1, "tasks": before}
-    return [command.model_copy(update=known)]
+    return [command.model_copy(update={"round": standing.round.number + 1})]
 
 
 def stop(state: Workflow, command: p.LoopStopped) -> Decision:
@@ -43,10 +41,10 @@ def stop(state: Workflow, command: p.LoopStopped) -> Decision:
     return [command]
 
 
-def _known(state: Workflow, name: str) -> tuple[Loop, LoopState]:
+def _known(state: Workflow, name: str) -> tuple[LoopDefinition, LoopState]:
     standing = state.loops.get(name)
     if standing is None:
-        raise NoSuchLoop(name, list(state.loops))
+        raise UnknownLoop(name, list(state.loops))
     return state.loop(name), standing
 
 
@@ -76,7 +74,7 @@ def _due(state: Workflow, command: p.RoundBegun, standing: LoopState) -> None:
         )
 
 
-def _from_its_source(state: Workflow, loop: Loop, command: p.RoundBegun) -> None:
+def _from_its_source(state: Workflow, loop: LoopDefinition, command: p.RoundBegun) -> None:
     """Refuse points that are not those which the loop asks for: of a stage, its verified output."""
     if loop.asks_somebody:
         return
@@ -90,7 +88,9 @@ def _from_its_source(state: Workflow, loop: Loop, command: p.RoundBegun) -> None
         )
 
 
-def points_before(state: Workflow, loop: Loop, standing: LoopState) -> list[dict[str, Any]]:
+def points_before(
+    state: Workflow, loop: LoopDefinition, standing: LoopState
+) -> list[dict[str, Any]]:
     """Return the points of all rounds so far, those of the map first."""
     from lifecycle.sweeps.points import points  # it loads readers of files
 
@@ -99,7 +99,7 @@ def points_before(state: Workflow, loop: Loop, standing: LoopState) -> list[dict
 
 
 def problems_of(
-    state: Workflow, loop: Loop, standing: LoopState, asked: list[dict[str, Any]]
+    state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Say what keeps points from being those of the next round."""
     if not asked:
@@ -124,7 +124,7 @@ LOOP = "rounds."
 
 
 def _twice(
-    state: Workflow, loop: Loop, standing: LoopState, asked: list[dict[str, Any]]
+    state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
     from lifecycle.sweeps.points import UnusableMap, points
 

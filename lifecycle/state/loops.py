@@ -12,12 +12,11 @@ class Round:
 
     The points of the first one are those of the map, and stand there. ``numbers``: ``stage-2.tc`` →
     its ``value``, ``error`` and ``unit``. ``data``: files that the proposer read or wrote, with
-    their SHA-256 in hex. ``tasks`` is how many points there were before it.
+    their SHA-256 in hex.
     """
 
     number: int
     points: list[dict[str, Any]] = field(default_factory=list)
-    tasks: int = 0
     by: str | None = None
     reason: str | None = None
     source: str | None = None

@@ -13,15 +13,13 @@ from lifecycle.state.loops import LoopState
 from lifecycle.state.status import FINISHED, Status, backend_type
 from lifecycle.words.mandates import MANDATES, Mandate, mandates_of
 from lifecycle.words.metrics import RESULTS, results_of
-from lifecycle.words.rounds import ROUNDS, Loop, envelope_of, loops_of
-from lifecycle.words.values import is_id, is_report
+from lifecycle.words.rounds import ROUNDS, LoopDefinition, envelope_of, loops_of
 
 #: The id and the kind of the plan as it was begun, which a person decides like an amendment.
 PLAN = "plan"
 #: The kind of an amendment that holds what changes of several stages: a plan taken anew.
 PLAN_CHANGE = "plan_change"
-#: Before the name of a loop, as the name of its mandate.
-_OF_LOOP = "rounds."
+_OF_LOOP = "rounds."  # and the name of a loop: its envelope is a mandate
 #: What an attempt's folder is called; its path is recorded with the submission that lies in it.
 _NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
@@ -170,13 +168,12 @@ class Stage:
     blocked_by: dict[str, str] = field(default_factory=dict)
     #: The approved amendment by which this failed stage runs again once it may.
     rerun_by: str | None = None
-    #: How many times its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
+    #: How often its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
     kept: int = 0
     keep_as: str | None = None
     #: Of a sweep whose points alone have changed: tasks that are done stay where they are.
     keeps_tasks: bool = False
-    #: The submission is to be built anew: what it was built from has changed.
-    regenerate: bool = False
+    regenerate: bool = False  # the submission is built anew, as what it was built from has changed
     #: What the newest retry put right.
     fix: str | None = None
     #: Its work has ended in this session, and was not charged yet.
@@ -356,14 +353,13 @@ class Workflow:
     scripts: dict[str, str] = field(default_factory=dict)
     #: The last version of the log that was imported with the workflow; 0 if none was.
     import_end: int = 0
-    #: The document as it was imported: what nothing has changed since is shown as it came.
+    #: The document as it was imported; what nothing has changed since is shown so.
     source: dict[str, Any] | None = None
     #: The letters of its numbers, by pointer, where they are not the usual ones.
     spelling: dict[str, str] = field(default_factory=dict)
     #: How far its loops are, by name.
     loops: dict[str, LoopState] = field(default_factory=dict)
-    #: Events that are ignored, as they cannot be what their type says: ``version``, ``type``,
-    #: ``why``.
+    #: Events that are ignored as they are no such event: ``version``, ``type``, ``why``.
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def stage(self, id_: str) -> Stage:
@@ -428,7 +424,7 @@ class Workflow:
     def rounds(self, given: dict[str, Any]) -> None:
         self.extra[ROUNDS] = given
 
-    def loop(self, name: str) -> Loop:
+    def loop(self, name: str) -> LoopDefinition:
         """Return a loop as the definition has it; raises KeyError."""
         return loops_of({name: self.rounds[name]})[name]
 
@@ -502,36 +498,3 @@ def _draft_stage(stage: Stage) -> Stage:
     new.parameters = dict(stage.parameters)
     new.extra = dict(stage.extra)
     return new
-
-
-#: Source: the staged-workflow protocol; paths are relative to the root.
-FOLDER = "docs/superscientist/reports"
-
-_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
-
-
-def report_path(state: Workflow, at: str) -> str:
-    """Return the report's path for a completion at ``at`` (UTC, ISO 8601).
-
-    As the session asked for, else ``YYYY-MM-DD-<topic>-report.md``; a workflow that is completed
-    once more gets another, so that no report is ever written over.
-    """
-    topic = _DATE.sub("", state.id) if is_id(state.id) else "workflow"
-    asked = state.session.report if state.session.is_open else None
-    path = asked if asked is not None and is_report(asked) else _usual(at, topic)
-    return numbered(path, state.completions + 1)
-
-
-def _usual(at: str, topic: str) -> str:
-    return f"{FOLDER}/{at[:10]}-{topic}-report.md"
-
-
-def numbered(path: str, number: int) -> str:
-    """Return the path of the ``number``-th file that is to have this name, counted from 1."""
-    if number == 1:
-        return path
-    folder, slash, name = path.rpartition("/")
-    # A dot at the beginning hides a file; it parts no suffix from its name.
-    dot = name.rfind(".", 1)
-    stem, suffix = (name, "") if dot < 0 else (name[:dot], name[dot:])
-    return f"{folder}{slash}{stem}-{number}{suffix}"

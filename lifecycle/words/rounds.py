@@ -6,7 +6,7 @@ points may be, how many, how often, and when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ from lifecycle.words.mandates import (
     bounds_problems,
     fits,
     limit_of_number,
-    limits_known,
     scripts_allowed,
     scripts_problems,
     spelling,
@@ -55,7 +54,7 @@ class Until:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopDefinition:
     """A loop: its stages, the one whose map gets the points, and where those come from.
 
     ``ask`` is an output of one of its stages, or ``agent``. ``within`` gives bounds by the name of
@@ -91,18 +90,19 @@ def folder_of(stage: str, number: int) -> str:
     return f"{stage}/round-{number:02d}"
 
 
-def loops_of(given: Any) -> dict[str, Loop]:
+def loops_of(given: Any) -> dict[str, LoopDefinition]:
     """Return the loops of a definition by name, without entries of another form."""
     entries = given.items() if isinstance(given, dict) else ()
-    return {name: _loop(name, one) for name, one in entries if not [*_problems(name, one)]}
+    return {name: loop_of(name, one) for name, one in entries if not [*misshapen_loop(name, one)]}
 
 
-def _loop(name: str, given: Mapping[str, Any]) -> Loop:
+def loop_of(name: str, given: Mapping[str, Any]) -> LoopDefinition:
+    """Return the loop of an entry that is one."""
     known = {key: given[key] for key in _FIELDS if key in given}
     known.pop("description", None)
     until = known.pop("until", [])
     each = until if isinstance(until, list) else [until]
-    return Loop(
+    return LoopDefinition(
         name,
         tuple(known.pop("stages")),
         until=tuple(map(_until, each)),
@@ -110,7 +110,7 @@ def _loop(name: str, given: Mapping[str, Any]) -> Loop:
     )
 
 
-def envelope_of(loop: Loop) -> Mandate:
+def envelope_of(loop: LoopDefinition) -> Mandate:
     """Return what a loop may use, as a mandate: it is for no amendment."""
     return Mandate(
         f"{ROUNDS}.{loop.name}",
@@ -128,7 +128,8 @@ def _until(given: Mapping[str, Any]) -> Until:
     return Until(given["metric"], test, given[test], **rest)
 
 
-def _problems(name: str, given: Any) -> Iterator[str]:
+def misshapen_loop(name: str, given: Any) -> Iterator[str]:
+    """Say what keeps an entry from being a loop."""
     if not is_id(name):
         yield ": expected a name of letters, digits, dot, underscore and hyphen"
     if not isinstance(given, dict):
@@ -182,95 +183,7 @@ def _of_until(given: Any) -> Iterator[str]:
         yield from limit_of_number({"rounds": 1, **given}, "rounds", 1)
 
 
-def loop_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
-    """Say what is wrong with the loops of a definition, whose stages are ``stages``."""
-    if not isinstance(given, dict):
-        yield f"{ROUNDS}: expected an object of names and loops, found {given!r:.80}"
-        return
-    known = {stage.id: stage for stage in stages}
-    of: dict[str, str] = {}
-    for name, one in given.items():
-        wrong = [*_problems(name, one)]
-        yield from (f"{ROUNDS}.{name}{problem}" for problem in wrong)
-        if wrong:
-            continue
-        loop = _loop(name, one)
-        for problem in _in_the_graph(loop, known):
-            yield f"{ROUNDS}.{name}.{problem}"
-        for id_ in loop.stages:
-            if of.setdefault(id_, name) != name:
-                yield f"{ROUNDS}.{name}.stages: {id_} is in {of[id_]} already"
-
-
-def _in_the_graph(loop: Loop, known: Mapping[str, Any]) -> Iterator[str]:
-    missing = [id_ for id_ in loop.stages if id_ not in known]
-    yield from (f"stages: no stage {id_!r}" for id_ in missing)
-    if missing:
-        return
-    yield from limits_known(envelope_of(loop), known)
-    yield from _of_shape(loop, known)
-    yield from _of_points(loop, known)
-    if not loop.asks_somebody and (
-        loop.asked not in loop.stages or loop.ask not in known[loop.asked].outputs
-    ):
-        yield (
-            f"ask: expected an output of one of its stages, such as {loop.stages[-1]}/next.csv, or "
-            f"{AGENT}; found {loop.ask!r}"
-        )
-    for one in loop.until:
-        yield from _of_metric(one, loop, known)
-
-
-def _of_shape(loop: Loop, known: Mapping[str, Any]) -> Iterator[str]:
-    """Say which stage lies between those of a loop, and which does not belong to the others."""
-    own = set(loop.stages)
-    above = {id_: _all_above(id_, known) for id_ in known}
-    for id_, needs in above.items():
-        if id_ not in own and needs & own and any(id_ in above[one] for one in own):
-            yield f"stages: {id_} lies between its stages; it belongs to the loop too"
-    reached, queue = {loop.stages[0]}, [loop.stages[0]]
-    while queue:
-        here = queue.pop()
-        near = {*known[here].depends_on} | {i for i in own if here in known[i].depends_on}
-        queue += (near & own) - reached
-        reached |= near & own
-    for id_ in sorted(own - reached):
-        yield f"stages: {id_} is not connected with {loop.stages[0]}"
-
-
-def _all_above(id_: str, known: Mapping[str, Any]) -> set[str]:
-    found: set[str] = set()
-    queue = [id_]
-    while queue:
-        new = {one for one in known[queue.pop()].depends_on if one in known} - found
-        found |= new
-        queue += new
-    return found
-
-
-def _of_points(loop: Loop, known: Mapping[str, Any]) -> Iterator[str]:
-    given = known[loop.points].parameters.get("map") if loop.points in loop.stages else None
-    if not isinstance(given, dict) or not {"points", "grid", "zip"} & set(given):
-        yield (
-            f"points: expected one of its stages with a map of points, grid or zip, found "
-            f"{loop.points!r}"
-        )
-        return
-    from lifecycle.sweeps.points import UnusableMap, points  # only if a definition is written
-
-    try:
-        first = points(given)
-    except UnusableMap:
-        return  # told of the map itself
-    if {*loop.within} != {*first[0].values}:
-        names = ", ".join(first[0].values)
-        yield f"within: expected bounds for {names}, found {', '.join(loop.within)}"
-        return
-    for point in first:
-        yield from (f"within: the first points: {why}" for why in outside_of(loop, point.values))
-
-
-def outside_of(loop: Loop, point: Mapping[str, Any]) -> Iterator[str]:
+def outside_of(loop: LoopDefinition, point: Mapping[str, Any]) -> Iterator[str]:
     """Say which values of a point are not within the envelope of a loop."""
     names = {*loop.within}
     if {*point} != names:
@@ -279,26 +192,6 @@ def outside_of(loop: Loop, point: Mapping[str, Any]) -> Iterator[str]:
     for name, value in point.items():
         if not fits(loop.within[name], value):
             yield f"{name}: {spelling(value):.60} is not within {spelling(loop.within[name]):.80}"
-
-
-def _of_metric(until: Until, loop: Loop, known: Mapping[str, Any]) -> Iterator[str]:
-    from lifecycle.words.metrics import metrics_of
-
-    stage, _, name = until.metric.rpartition(".")
-    metrics = metrics_of(known[stage].parameters) if stage in loop.stages else {}
-    metric = metrics.get(name)
-    if metric is None:
-        yield (
-            f"until: no stage of the loop has the number {until.metric!r}; expected one of its "
-            "parameters.metrics, such as stage-2.error"
-        )
-        return
-    if until.test == "relative_error" and not metric.error:
-        yield f"until: {until.metric} has no error to be compared with"
-    if until.test == "no_better" and not (until.better or metric.better):
-        yield f"until: expected `better` (lower or higher) beside {until.metric}"
-    if isinstance(known[stage].parameters.get("map"), dict) and not metric.better:
-        yield f"until: {until.metric} is a number of each task; expected `better` beside it"
 
 
 Numbers = Mapping[str, Mapping[str, Any]]

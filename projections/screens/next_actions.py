@@ -192,6 +192,7 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed; this is it")]
     found += _under_way(state)
+    found += _of_loops(state, around)
     barred = around.seen.verdicts if around.seen else {}
     for stage in state.stages.values():
         found += _of_stage(state, stage, around) if stage.id not in barred else []
@@ -251,6 +252,18 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
     waiting = [stage.id for stage in going if stage not in unknown]
     if waiting:
         yield NextAction(f"wfctl wait {' '.join(waiting)}", f"{_are(waiting)} running")
+
+
+def _of_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
+    """Begin the next round of each loop that waits for points, unless a loop of ours does it."""
+    for name, loop in state.loops.items():
+        if not loop.is_due or state.pending_amendments:
+            continue
+        why = f"{name} waits for the points of round {loop.round.number + 1}"
+        if state.loop(name).asks_somebody:
+            yield NextAction(f"wfctl round propose {name} FILE", why, ("FILE",))
+        elif not around.driven:
+            yield NextAction(f"wfctl round propose {name}", why)
 
 
 def _are(ids: list[str]) -> str:

@@ -146,7 +146,9 @@ def _stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
     for id_, why in stale(state, found).items():
         yield Item("stale", id_, ", ".join(why), id_)
     for stage in state.stages.values():
-        if stage.status is Status.INVALIDATED:
+        loop = state.loops.get(state.loop_of(stage.id) or "")
+        # In a round it is computed again as the loop has it.
+        if stage.status is Status.INVALIDATED and (loop is None or loop.round.number == 1):
             yield Item("stale", stage.id, "what it computed counts no longer", stage.id, False)
 
 

@@ -10,7 +10,7 @@ from lifecycle.rules.rounds import points_before
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import table_of
-from lifecycle.words.rounds import Loop
+from lifecycle.words.rounds import LoopDefinition
 from projections.words.answers import with_error
 
 
@@ -18,7 +18,7 @@ from projections.words.answers import with_error
 class LoopTold:
     """A loop as it is defined and as it stands; ``best`` is the best of its metric so far."""
 
-    loop: Loop
+    loop: LoopDefinition
     state: LoopState
     best: str | None
     tasks: int
@@ -86,7 +86,6 @@ def round_told(one: Round) -> dict[str, Any]:
     return {
         "round": one.number,
         "points": one.points,
-        "tasks_before": one.tasks,
         "by": one.by,
         "source": one.source,
         "reason": one.reason,

@@ -233,7 +233,7 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     check_pinned(jobs, state, stage.id)
     check_inputs(jobs.root, needed_by(state, stage))
     if is_sweep(stage.parameters):
-        from reconciler.sweep.tasks import points_of
+        from reconciler.sweep.map_points import points_of
 
         points_of(jobs.root, state, stage, anew=True)
     given = submission_of(jobs.root, state, stage, anew=stage.regenerate)

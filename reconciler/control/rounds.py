@@ -13,7 +13,7 @@ from lifecycle.errors import OutsideEnvelope
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from lifecycle.words.rounds import Loop, folder_of
+from lifecycle.words.rounds import LoopDefinition, folder_of
 from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError
 from service.root.disk import sync_folder
@@ -101,7 +101,7 @@ def begin(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Outcome:
     return outcome
 
 
-def proposed_by_stage(root: Path, state: Workflow, loop: Loop) -> p.RoundBegun:
+def proposed_by_stage(root: Path, state: Workflow, loop: LoopDefinition) -> p.RoundBegun:
     """Return the command that begins a round with the points of a stage's verified output."""
     number = state.loops[loop.name].round.number + 1
     try:
@@ -117,7 +117,7 @@ def proposed_by_stage(root: Path, state: Workflow, loop: Loop) -> p.RoundBegun:
     )
 
 
-def points_in(loop: Loop, number: int, path: str, content: bytes) -> list[dict[str, Any]]:
+def points_in(loop: LoopDefinition, number: int, path: str, content: bytes) -> list[dict[str, Any]]:
     """Return the points of a file of CSV, of JSON, or of JSON lines; raises `UnreadablePoints`."""
     import json
 

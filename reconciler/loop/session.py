@@ -17,7 +17,7 @@ from typing import Any
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import payload_of
-from lifecycle.state.workflow import numbered
+from lifecycle.state.report_path import numbered
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
 from reconciler.context import Jobs

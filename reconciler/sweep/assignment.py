@@ -24,14 +24,12 @@ from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING, LIMIT, USED
 from reconciler.submission.fields import PREFIX
+from reconciler.sweep.map_points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
     JUDGE,
     Task,
-    content_of,
     definition_of,
-    digest_of,
     origin_of,
-    points_of,
     put_aside,
     tasks_of,
     verdict_digest,

@@ -28,12 +28,11 @@ from reconciler.records import traces
 from reconciler.records.numbers import measured
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table
+from reconciler.sweep.map_points import digest_of, rounds_of
 from reconciler.sweep.tasks import (
     Task,
-    digest_of,
     journals,
     listed,
-    rounds_of,
     rows_told,
     runs_told,
     tasks_of,

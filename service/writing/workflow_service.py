@@ -18,7 +18,8 @@ from lifecycle.event import Fact
 from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import decide_all
-from lifecycle.state.workflow import Workflow, numbered
+from lifecycle.state.report_path import numbered
+from lifecycle.state.workflow import Workflow
 from lifecycle.words.values import is_report
 from projections.words.account import Seen
 from service.errors import FilesBehind

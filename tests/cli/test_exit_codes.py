@@ -16,7 +16,7 @@ from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from reconciler.control import dispatch
 from reconciler.files import described
-from reconciler.sweep import tasks as sweeps
+from reconciler.sweep import map_points as sweeps
 from service import errors as use
 from service.machines import errors as use_machines
 from service.proofs import note as proofs
@@ -65,6 +65,8 @@ CHOSEN: dict[type[Exception], int] = {
     rules.BudgetLeft: REFUSED,
     rules.NothingHinders: REFUSED,
     rules.NothingLeft: REFUSED,
+    rules.OutsideEnvelope: REFUSED,
+    rules.UnknownLoop: NOT_FOUND,
     rules.NeedsConsent: NEEDS_PERSON,
     described.NoStageCommand: REFUSED,
     described.ScriptsChanged: NEEDS_PERSON,

@@ -22,8 +22,9 @@ from lifecycle.state.conditions import (
     is_stuck,
     weight_of,
 )
+from lifecycle.state.report_path import numbered
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Workflow, numbered
+from lifecycle.state.workflow import Workflow
 from tests.lifecycle import support as s
 
 FAR = {"far": {"type": "remote", "batch_type": "Slurm", "config_path": "m.json"}}

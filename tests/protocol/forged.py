@@ -152,7 +152,7 @@ TAKEN_BACK = [
 
 def further(number: int = 2, *points: Any, **data: Any) -> Event:
     """Return the event that begins a further round."""
-    known = {"loop": "l", "round": number, "tasks": 1, "points": [*points] or [{"x": 2}], "by": "x"}
+    known = {"loop": "l", "round": number, "points": [*points] or [{"x": 2}], "by": "x"}
     return one("round.begun", **{**known, **data})
 
 
