@@ -108,6 +108,9 @@ def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteO
         if one.get("mandate") is not None and not options.dry_run:
             in_force = mandates.take_effect(service, one["amendment"]["id"], WriteOptions())
             stands = in_force.stands if in_force is not None else service.state()
+            if in_force is None:
+                one["mandate"] = None
+                lines.append(f"{one['amendment']['id']} waits: another change came before it")
             one["amendment"] = _record(service.state().amendments[one["amendment"]["id"]])
     if stands is not outcome.stands:
         stop_all(jobs)

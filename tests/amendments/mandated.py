@@ -72,12 +72,12 @@ class Mandated(Place):
 
     def agreed(self, *words: str) -> None:
         """Call a command that asks for consent, as a person who agrees to it."""
-        if self.policy == "terminal":
-            code, shown = answered("y\n", "--root", str(self.path), *words)
-            assert code == 0, shown
-        else:
-            signed = ("--key", str(self.key)) if self.policy == "signature" else ()
-            self.done("--actor", "user:ada", *words, *signed)
+        if self.policy == "trust":
+            self.done("--actor", "user:ada", *words)
+            return
+        signed = ("--key", str(self.key)) if self.policy == "signature" else ()
+        code, shown = answered("y\n", "--root", str(self.path), *words, *signed)
+        assert code == 0, shown
 
     def is_sound(self) -> None:
         """Assert that the log keeps its rules, and that the files follow from it."""
