@@ -248,3 +248,38 @@ def test_everybody_who_asks_is_told_that_a_mandate_decided(place: Mandated) -> N
     assert place.done("audit", "amendments")[-1]["decided_by"] == "mandate sampling"
     assert place.done("blame", "stage-1.parameters.n")[0]["agreed_by"] == "mandate sampling"
     assert "approved by mandate sampling" in place.call("audit", "amendments").out
+
+
+@pytest.mark.parametrize("more", [(), ("--whole",)])
+def test_the_proof_of_a_result_by_a_mandate_holds(place: Mandated, more: tuple[str, ...]) -> None:
+    """Short and whole, of the result and of the amendment; it names the mandate."""
+    place.ask(2)
+    place.done("dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1")
+    key = place.call("checkpoint", "--public-key").out.strip()
+    for what in ("stage-1", "amend-1"):
+        written = place.path.parent / f"{what}.tlog-proof"
+        assert place.call("prove", what, str(written), *more).code == 0
+        answer = place.json("prove", "--check", str(written), "--public-key", key)
+        assert answer.code == 0, answer
+        told = {one["amendment"]: one for one in answer.data["consent"]}
+        if what == "amend-1" or more:
+            assert told["amend-1"]["approved_by"] == "mandate sampling"
+
+
+def test_exports_name_the_mandate_and_no_agent_as_who_decided(
+    trusted: Mandated, tmp_path: Path
+) -> None:
+    """In PROV and in a crate: the one who recorded the approval decided nothing."""
+    trusted.ask(2)
+    trusted.done("export", "prov", str(tmp_path / "prov"))
+    lines = (tmp_path / "prov").read_text().splitlines()
+    told = [one for one in lines if "wf:amend-1" in one]
+    assert any("approved by mandate sampling" in one for one in told)
+    assert not any("wfctl:approved" in one for one in told)
+    trusted.done("export", "ro-crate", str(tmp_path / "crate"))
+    found = "".join(one.read_text() for one in tmp_path.glob("crate/**/ro-crate-metadata.json"))
+    crate = json.loads(found or (tmp_path / "crate").read_text())
+    [change] = [one for one in crate["@graph"] if one["@id"] == "#amend-1"]
+    assert "agent" not in change
+    assert "approved by mandate sampling" in change["description"]
