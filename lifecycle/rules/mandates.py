@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lifecycle.errors import NeedsConsent
@@ -183,9 +183,8 @@ def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
     A stage that no mandate changed since a person agreed is computed without one.
     """
     stage = state.stage(command.stage)
-    if stage.mandate is None:
-        return
-    why = [*_start(state, stage, command, at)]
+    tasks = command.tasks if command.tasks is not None else 1
+    why = refusals(state, stage, tasks, at, command.scripts)
     if why:
         raise NeedsConsent(
             f"{stage.id} is computed by the mandate {stage.mandate}, which does not allow this "
@@ -197,7 +196,21 @@ def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
         )
 
 
-def _start(state: Workflow, stage: Stage, command: p.AttemptStarted, at: str) -> Iterator[str]:
+def refusals(
+    state: Workflow, stage: Stage, tasks: int, at: str, scripts: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return why the mandate of a stage does not allow an attempt; empty: it does, or has no part.
+
+    A clock that is set back gives no time: the log had come as far as its last event.
+    """
+    if stage.mandate is None:
+        return []
+    return [*_start(state, stage, tasks, max(at, state.updated), scripts or {})]
+
+
+def _start(
+    state: Workflow, stage: Stage, tasks: int, at: str, scripts: Mapping[str, str]
+) -> Iterator[str]:
     mandate = state.mandate(str(stage.mandate))
     if mandate is None:
         yield "a person took it back"
@@ -206,10 +219,9 @@ def _start(state: Workflow, stage: Stage, command: p.AttemptStarted, at: str) ->
     if stage.id not in mandate.stages:
         yield f"it is not for {stage.id} any more"
     agreed = state.scripts
-    for path, digest in command.scripts.items():
+    for path, digest in scripts.items():
         if digest not in (agreed.get(path), *mandate.scripts.get(path, ())):
             yield f"{path} is not the file that a person agreed to"
-    tasks = command.tasks if command.tasks is not None else 1
     limit = time_limit(stage.parameters)
     seconds = tasks * cores(state, stage) * (limit + GRACE) if limit else None
     yield from _cost(mandate, used(state, mandate.name), tasks, seconds)
