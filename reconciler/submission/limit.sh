@@ -20,15 +20,13 @@ wfctl_in_time() { # mark of the command, a command that may know that nobody is 
     [ ! -s "$1" ]
 }
 
-# It is asked to end, and 10 s later it is not asked any more.
+# What does not end when it is asked is killed 10 s later.
 wfctl_end() { # mark of the command
-    local left second
-    for second in {0..15}; do
-        left=$(wfctl_left "$1") || return 0
-        case $second in
-        0) kill -TERM ${left//\/proc\//} ;;
-        1?) kill -KILL ${left//\/proc\//} ;;
-        esac 2> /dev/null || :
+    local left signal=TERM began=$SECONDS
+    while left=$(wfctl_left "$1") && [ "$((SECONDS - began))" -lt 20 ]; do
+        [ "$((SECONDS - began))" -lt 10 ] || signal=KILL
+        kill "-$signal" ${left//\/proc\//} 2> /dev/null || :
+        [ "$signal" = KILL ] || signal=0
         sleep 1
     done
 }

@@ -1,4 +1,4 @@
-"""A command that has a time limit ends in time or by it, and nothing that it started outlives it."""
+"""A command with a time limit ends in time or by it, and nothing that it started outlives it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.host.processes import start_ticks
+from tests.crash.outliving import shells_above
 from tests.crash.support import Workflow, until
 from tests.crash.test_background import Maker, of_one, of_tasks
 from tests.crash.victims import Victim, kill, strike
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 #: A process that says who it is, and works for longer than any limit.
 WORKS = 'echo $BASHPID >> "{0}/pids"; exec sleep 600'
 AWAY = "> /dev/null 2>&1 < /dev/null"
+BARE = '["bash", "-c", "echo $$ >> {0}/pids; exec sleep 600"]'
 #: Ways in which a process leaves the shell that started it.
 LEAVES = (
     f"({WORKS}) &",
@@ -28,17 +30,20 @@ LEAVES = (
     f"(trap '' TERM; setsid bash -c '{WORKS}' {AWAY} 6<&- 9>&- &)",
     f"env -i setsid bash -c '{WORKS}' &",
     # One that has neither its environment nor its open files, below one that has them.
-    f'"{sys.executable}" -c "import subprocess as s; '
-    "s.run(['bash', '-c', 'echo $$ >> {0}/pids; exec sleep 600'], env=dict())\" &",
+    f"\"{sys.executable}\" -c 'import subprocess as s; s.run({BARE}, env=dict())' &",
 )
 
 
-def limited(workflow: Workflow, made: Maker, command: str, **parameters: Any) -> None:
-    """Make a workflow of a command that has a limit."""
-    outside = workflow.root.parent
-    stage = made(workflow, command.replace("{0}", str(outside)))
+def stage_of(workflow: Workflow, made: Maker, command: str, **parameters: Any) -> dict[str, Any]:
+    """Return a stage of a command that has a limit."""
+    stage = made(workflow, command.replace("{0}", str(workflow.root.parent)))
     stage["parameters"] |= {"time_limit": 4, **parameters}
-    workflow.init(stage)
+    return stage
+
+
+def limited(workflow: Workflow, made: Maker, command: str, **parameters: Any) -> None:
+    """Make a workflow of it."""
+    workflow.init(stage_of(workflow, made, command, **parameters))
 
 
 def pids(workflow: Workflow) -> list[int]:
@@ -62,11 +67,16 @@ def test_nothing_that_a_command_started_outlives_its_limit(workflow: Workflow, m
     assert len(pids(workflow)) == len(LEAVES)
     assert not [one for one in pids(workflow) if start_ticks(one) is not None]
     assert workflow.stage("stage-1")["status"] == "failed"
-    assert len(workflow.attempts("stage-1")) == 1
+    assert len(workflow.attempts("stage-1")) == 1, "it failed, and is not lost"
     if made is of_one:
         assert "exit code 124, ended by its time limit" in told(workflow)
     else:
         assert "exit 124" in told(workflow)
+
+
+def verdicts(workflow: Workflow) -> list[str]:
+    """Return what was seen of the attempts, look after look."""
+    return [one["data"]["verdict"] for one in workflow.events("attempt.observed")]
 
 
 #: Commands that end in time, and what they leave.
@@ -140,15 +150,18 @@ def test_what_is_left_at_work_ends_with_a_limited_command(workflow: Workflow, ma
 
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_a_command_that_was_killed_is_lost_and_not_overdue(workflow: Workflow, made: Maker) -> None:
-    """Another attempt takes its place without a retry, and has the limit too."""
-    once = f'[ ! -e "{{0}}/pids" ] || sleep 600; {WORKS}'
-    limited(workflow, made, once)
+    """What takes its place costs no retry, has the limit too, and fails by it."""
+    limited(workflow, made, f'[ ! -e "{{0}}/pids" ] || sleep 600; {WORKS}')
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
     kill(pids(workflow))
     assert workflow.call("run").returncode == 6
-    attempts = workflow.events("attempt.started")
-    assert len(attempts) == 2 - (made is of_tasks) or attempts[1]["data"]["recovers"]
+    if made is of_one:
+        assert "JOB_KILLED" in verdicts(workflow)
+    started = [one["data"]["recovers"] for one in workflow.events("attempt.started")]
+    assert started == [None, "att-0001"]
+    assert verdicts(workflow)[-1] == ("TASK_FAILED" if made is of_one else "TASKS_FAILED")
+    assert workflow.stage("stage-1")["retry_count"] == 0
     assert "124" in told(workflow)
 
 
@@ -161,6 +174,19 @@ def test_a_limit_is_kept_where_nobody_watches(workflow: Workflow) -> None:
     until(lambda: start_ticks(pids(workflow)[0]) is None, 40)
     assert workflow.call("run").returncode == 6
     assert "exit code 124" in told(workflow)
+
+
+def test_a_command_that_outlives_its_shells_does_not_outlive_its_limit(workflow: Workflow) -> None:
+    """No shell is left to tell of its end, so the attempt is lost; the next one fails."""
+    limited(workflow, of_one, WORKS)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: pids(workflow))
+    kill(shells_above(pids(workflow)[0]))
+    until(lambda: start_ticks(pids(workflow)[0]) is None, 40)
+    assert workflow.call("run").returncode == 6
+    assert verdicts(workflow)[-2:] == ["JOB_LOST", "TASK_FAILED"]
+    assert len(pids(workflow)) == 2
+    assert not [one for one in pids(workflow) if start_ticks(one) is not None]
 
 
 def test_a_task_ends_alone_and_its_tries_count(workflow: Workflow) -> None:
@@ -226,7 +252,5 @@ def test_a_limited_command_tells_its_environment(workflow: Workflow) -> None:
     (venv / "bin/activate").write_text(f'export VIRTUAL_ENV="{venv}"\n')
     limited(workflow, of_one, "echo 1 > out.txt", environment={"venv": str(venv)})
     workflow.succeed("run")
-    assert (
-        f"venv: {venv}"
-        in [*workflow.attempts("stage-1")[0].glob("job-*.environment")][0].read_text()
-    )
+    [noted] = workflow.attempts("stage-1")[0].glob("job-*.environment")
+    assert f"venv: {venv}" in noted.read_text()
