@@ -9,13 +9,14 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from signal import SIGTERM
 from typing import Any
 
 from eventstore.private import read_regular
 from lifecycle.words.mandates import time_limit
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.paths import ATTEMPT, KILLED, RUN, TIMED_OUT, AttemptPaths
+from reconciler.attempt.paths import ATTEMPT, KILLED, RUN, SIGNALLED, TIMED_OUT, AttemptPaths
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -79,7 +80,7 @@ _START = (
 #: What a command starts is told by a file that it has open, or by its name in the environment.
 _MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
 #: A shell that is ended by a limit counts what the program used that it waits for.
-_COUNTS = '[ -z "$wfctl_watched" ] || trap "exit 143" TERM'
+_COUNTS = f'[ -z "$wfctl_watched" ] || trap "exit {SIGNALLED + SIGTERM}" TERM'
 #: Waits for what a command has left at work.
 AWAITING = Path(__file__).parent / "await.sh"
 #: Tells what a command used; ends one whose time is over.
