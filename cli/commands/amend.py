@@ -9,7 +9,7 @@ import typer
 
 from cli.frame import impact as words
 from cli.frame import proposal
-from cli.frame.consent import consenter_of
+from cli.frame.consent import PersonConsent, consenter_of
 from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Writes, argument, option
 from cli.frame.workspace import engine, writing
 from cli.frame.writes import events_of, foreseen, tell, write
@@ -28,7 +28,7 @@ from projections.words.text import spelled
 from reconciler.context import Jobs
 from reconciler.control.stopping import stop_all
 from reconciler.files.freshness import deviations
-from service.consent.proof import Consenter, content_of, shown_digest
+from service.consent.proof import content_of, shown_digest
 from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
 from service.root.disk import utc_text
@@ -108,6 +108,9 @@ def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteO
         if one.get("mandate") is not None and not options.dry_run:
             in_force = mandates.take_effect(service, one["amendment"]["id"], WriteOptions())
             stands = in_force.stands if in_force is not None else service.state()
+            if in_force is None:
+                one["mandate"] = None
+                lines.append(f"{one['amendment']['id']} waits: another change came before it")
             one["amendment"] = _record(service.state().amendments[one["amendment"]["id"]])
     if stands is not outcome.stands:
         stop_all(jobs)
@@ -183,12 +186,7 @@ def approve(
             tell(output, decisions.plan_approval(service, ids[0], options), options)
             return
         consenter = consenter_of(service.state().consent, service.actor, key, signature)
-        is_signed = key is not None or signature is not None
-        found = [
-            (None if is_signed else mandates.take_effect(service, id_, options))
-            or decisions.approve(service, id_, consenter, options, impact)
-            for id_ in ids
-        ]
+        found = [_agreed(service, id_, consenter, options, impact) for id_ in ids]
         agreed = [outcome for outcome in found if outcome is not None]
         if agreed:
             stop_all(jobs)
@@ -198,6 +196,15 @@ def approve(
     left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
     if left:
         raise _not_now(left)
+
+
+def _agreed(
+    service: Service, id_: str, consenter: PersonConsent, options: WriteOptions, shown: str | None
+) -> Outcome | None:
+    """Approve by the mandate that an amendment is within, else as a person; a key is a person's."""
+    is_signed = consenter.key is not None or consenter.made is not None
+    by_mandate = None if is_signed else mandates.take_effect(service, id_, options)
+    return by_mandate or decisions.approve(service, id_, consenter, options, shown)
 
 
 def _not_now(left: list[str]) -> NeedsConsent:
@@ -359,8 +366,8 @@ def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
     return "; ".join(why)[:_REASON]
 
 
-def decide(jobs: Jobs, output: Output, proposed: Outcome, consenter: Consenter) -> None:
-    """Ask for consent to what was proposed, unless it is decided already."""
+def decide(jobs: Jobs, output: Output, proposed: Outcome, consenter: PersonConsent) -> None:
+    """Ask for consent to what was proposed, unless it is decided already, or within a mandate."""
     named = (e.data for e in proposed.events if e.type == "amendment.proposed")
     id_ = next(str(data["amendment"]) for data in named)
     options = WriteOptions()
@@ -370,7 +377,7 @@ def decide(jobs: Jobs, output: Output, proposed: Outcome, consenter: Consenter) 
     question = decisions.question_of(jobs.service, id_)
     impact = "; ".join(words.consequences(question.impact))
     say(f"{id_} is proposed; {impact}; `wfctl amend approve {id_}` agrees to it")
-    agreed = decisions.approve(jobs.service, id_, consenter, options, question.digest)
+    agreed = _agreed(jobs.service, id_, consenter, options, question.digest)
     if agreed is None:
         raise _not_now([id_])
     stop_all(jobs)

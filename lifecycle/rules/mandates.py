@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lifecycle.errors import NeedsConsent
@@ -187,25 +187,41 @@ def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
     """
     stage = state.stage(command.stage)
     name = state.mandate_of(stage)
-    if name is None:
-        return
-    why = [*_start(state, stage, name, command, at)]
+    tasks = command.tasks if command.tasks is not None else 1
+    why = refusals(state, stage, tasks, at, command.scripts)
     if why:
-        loop = name.removeprefix("rounds.")
-        more = f"`wfctl mandate grant {name} FILE`"
-        if loop != name:
-            more = f"`wfctl amend propose --set rounds.{loop}.NAME=VALUE --reason TEXT`"
         raise NeedsConsent(
             f"{stage.id} is computed within {name}, which does not allow this attempt: "
-            f"{'; '.join(why)}. A person allows more: {more}.",
+            f"{'; '.join(why)}. A person allows more: `{widening(str(name))}`.",
             stage=stage.id,
             mandate=name,
             why=why,
         )
 
 
+def widening(name: str) -> str:
+    """Return the command by which a person allows more than a mandate does; words stay to give."""
+    loop = name.removeprefix("rounds.")
+    if loop == name:
+        return f"wfctl mandate grant {name} FILE"
+    return f"wfctl amend propose --set rounds.{loop}.NAME=VALUE --reason TEXT"
+
+
+def refusals(
+    state: Workflow, stage: Stage, tasks: int, at: str, scripts: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return why the mandate of a stage does not allow an attempt; empty: it does, or has no part.
+
+    A clock that is set back gives no time: the log had come as far as its last event.
+    """
+    name = state.mandate_of(stage)
+    if name is None:
+        return []
+    return [*_start(state, stage, name, tasks, max(at, state.updated), scripts or {})]
+
+
 def _start(
-    state: Workflow, stage: Stage, name: str, command: p.AttemptStarted, at: str
+    state: Workflow, stage: Stage, name: str, tasks: int, at: str, scripts: Mapping[str, str]
 ) -> Iterator[str]:
     mandate = state.mandate(name)
     if mandate is None:
@@ -215,10 +231,9 @@ def _start(
     if stage.id not in mandate.stages:
         yield f"it is not for {stage.id} any more"
     agreed = state.scripts
-    for path, digest in command.scripts.items():
+    for path, digest in scripts.items():
         if digest not in (agreed.get(path), *mandate.scripts.get(path, ())):
             yield f"{path} is not the file that a person agreed to"
-    tasks = command.tasks if command.tasks is not None else 1
     limit = time_limit(stage.parameters)
     seconds = tasks * cores(state, stage) * (limit + GRACE) if limit else None
     yield from cost_problems(mandate, used(state, mandate.name), tasks, seconds)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from lifecycle.state.status import FINISHED, Status, retry_limit
@@ -92,11 +93,16 @@ def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
 
 def cores(state: Workflow, stage: Stage) -> int:
     """Return the cores that a task of a stage is given: those of its nodes."""
-    found, number = _resources(state, stage), 1
-    for name in ("number_node", "cpu_per_node"):
-        value = found.get(name, 1)
-        number *= value if isinstance(value, int) and value > 0 else 1
-    return number
+    found = _resources(state, stage)
+    return _count(found.get("number_node")) * _count(found.get("cpu_per_node"))
+
+
+def _count(given: Any) -> int:
+    """Return the whole number that somebody may mean, not below it: ``2.5`` or ``"3"`` is 3."""
+    try:
+        return max(1, ceil(float(given)))
+    except (TypeError, ValueError, OverflowError):
+        return 1
 
 
 def needed_by(state: Workflow, stage: Stage) -> list[str]:

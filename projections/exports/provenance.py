@@ -142,6 +142,9 @@ def _changed(
         change = changes.pop(of.id)
         change.status, change.version = of.status, of.version
         change.decided_at, change.decider = at, actor
+        if of.mandate is not None:  # who recorded it decided nothing
+            change.decider = None
+            change.description += f"; approved by {of.approved_by}, which was granted beforehand"
         yield change
 
 

@@ -125,7 +125,8 @@ class HistoryRows:
         decided = event.type == f"amendment.{amendment.status}" and "decided_by" not in parts
         if decided and amendment.status != "proposed":
             proof = event.data.get("proof") or {}
-            parts |= {"decided_version": event.version, "decided_by": who}
+            by = amendment.approved_by if amendment.mandate else who
+            parts |= {"decided_version": event.version, "decided_by": by}
             parts |= {"policy": proof.get("policy"), "signer": proof.get("signer")}
         return parts
 

@@ -48,7 +48,8 @@ class Surroundings:
     somebody changed by hand and nobody decided on, by stage; under None those of the whole
     workflow. ``scripts`` are pinned files that are others now. ``session`` says why the last
     session could not begin. ``beneath`` are results that differ, of stages that others build on
-    now; ``seen`` is what a look at all files found, None if nobody looked.
+    now; ``seen`` is what a look at all files found, None if nobody looked; ``now`` is the time, as
+    far as it is known (UTC, ISO 8601).
     """
 
     driven: bool = False
@@ -60,6 +61,7 @@ class Surroundings:
     prepared: frozenset[str] = frozenset()
     beneath: Sequence[Deviation] = ()
     seen: Seen | None = None
+    now: str = ""
 
 
 def is_due(state: Workflow, stage: Stage) -> bool:
@@ -93,6 +95,8 @@ def _bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
         agree = "wfctl amend propose --set session_config.pin=scripts --reason TEXT"
         way = "bring them back, or a person agrees"
         yield Bar(why, NextAction(agree, f"{why}; {way}", ("TEXT",), person=True))
+    if state.mandate_of(stage) is not None:
+        yield from _of_mandate(state, stage, around)
     if is_beyond(state, stage) and stage.status is Status.READY:
         yield too_dear(state, stage)
     lacking = around.lacking.get(stage.id)
@@ -102,6 +106,19 @@ def _bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
         reason = f"{stage.id} is {stage.status}"
         action = NextAction(f"wfctl dispatch {stage.id}", reason, (lacking,))
         yield Bar(f"it lacks {lacking}", action)
+
+
+def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
+    """Look at the mandate by which the stage is computed; which files run is seen at the start."""
+    from lifecycle.rules.mandates import refusals, task_count, widening
+
+    name = str(state.mandate_of(stage))
+    least = 1 if stage.keeps_tasks else task_count(stage)
+    if why := "; ".join(refusals(state, stage, least, around.now)):
+        why = f"its mandate {name} does not allow an attempt: {why}"
+        grant = widening(name)
+        needs = tuple(word for word in ("FILE", "NAME=VALUE", "TEXT") if word in grant)
+        yield Bar(why, NextAction(grant, f"{stage.id}: {why}", needs, person=True))
 
 
 def hindered(state: Workflow, around: Surroundings) -> list[Hindrance]:

@@ -113,6 +113,7 @@ def plan_lines(state: Workflow) -> list[str]:
         *(f"Back end {name}: {_plan_json(one)}" for name, one in state.backend_profiles.items()),
         f"Sessions: {_plan_json(steering)}",
         f"Who may agree to later changes: by {state.consent}{signers}",
+        *(line for name, one in state.mandates.items() for line in _mandate(name, one)),
         f"May cost: {_cost(state)}",
     ]
 
@@ -126,6 +127,15 @@ def _stage(state: Workflow, stage: Stage) -> Iterator[str]:
             yield f"  {name}: {value if isinstance(value, str) else _plan_json(value)}"
     if stage.success_criteria:
         yield f"  success criteria: {stage.success_criteria}"
+
+
+def _mandate(name: str, given: Any) -> Iterator[str]:
+    """Yield what is allowed beforehand; each bound has its line, so that it is shown whole."""
+    yield f"Mandate {name}, by which changes take effect that nobody is asked about"
+    for field, value in given.items() if isinstance(given, dict) else [("is", given)]:
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        for key, one in parts:
+            yield f"  {field}{f' {key}' if key else ''}: {_plan_json(one)}"
 
 
 def _cost(state: Workflow) -> str:

@@ -88,7 +88,7 @@ class AmendmentFold:
             proposed_at=amendment.proposed_at,
             proposed_by=_who(proposed),
             decided_at=amendment.decided_at,
-            decided_by=_who(decided),
+            decided_by=amendment.approved_by if amendment.mandate else _who(decided),
             policy=proof.get("policy"),
             signer=proof.get("signer"),
             version=amendment.version,

@@ -77,6 +77,8 @@ class OfJob(StrEnum):
 
 #: Exit codes above this one tell the signal that ended a shell, not what its command said.
 SIGNALLED = 128
+#: That of a command whose time is over, as timeout(1) has it.
+TIMED_OUT = 124
 #: That of SIGKILL, which no program sends itself: it ended the command, or a shell.
 KILLED = SIGNALLED + 9
 #: So a job that has no other code has not told how its command ended.

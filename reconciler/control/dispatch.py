@@ -14,7 +14,6 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
-from lifecycle.words.mandates import time_limit
 from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
@@ -205,10 +204,11 @@ def prepare(
 
             given = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
             tasks = tasks_to_compute(attempt)
-        elif carried is not None:
-            given = clearing.sending(given, attempt, carried)
-        limit = time_limit(stage.parameters)
-        given = with_variables(limited(given, limit), variables_of_round(jobs.root, state, stage))
+        else:
+            given = limited(given, stage.parameters)
+            if carried is not None:
+                given = clearing.sending(given, attempt, carried)
+        given = with_variables(given, variables_of_round(jobs.root, state, stage))
         sha256 = jobs.runner.prepare(attempt, given)
     except BaseException:
         # Nobody else has written there, and what is carried has a second name.

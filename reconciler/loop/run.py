@@ -44,6 +44,7 @@ from reconciler.verification.verify import settle
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
 from service.files.surroundings import PAUSE, edits
+from service.root.disk import utc_text
 from service.writing.amendments import check_edits_of_all
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -396,7 +397,8 @@ class WorkflowLoop:
         What lies on the disk the dispatch itself looks at.
         """
         edited = edits(self.jobs.service.root, state, self.jobs.service.log)
-        around = Surroundings(edited=edited, prepared=frozenset(state.stages))
+        now = utc_text(self.jobs.service.clock())
+        around = Surroundings(edited=edited, prepared=frozenset(state.stages), now=now)
         found, mark = bar(state, stage, around), _mark_of(stage)
         if found is None:
             self._hindrances.pop(mark, None)

@@ -4,7 +4,7 @@
 wfctl_await() { # mark of the command, where it is told who is waited for, patterns of its files …
     local mark=$1 note=$2 left told=
     shift 2
-    while wfctl_has_time && left=$(wfctl_left "$mark") && wfctl_lacks "$left" "$@"; do
+    while left=$(wfctl_left "$mark") && wfctl_lacks "$left" "$@"; do
         [ "$told" = "$left" ] || wfctl_names $left >| "$note"
         told=$left
         sleep 1
@@ -12,7 +12,8 @@ wfctl_await() { # mark of the command, where it is told who is waited for, patte
     [ -z "$told" ] || rm -f "$note"
 }
 
-# The processes that have the mark open, as whatever the command starts, or in their environment.
+# The processes that have the mark open, as whatever the command starts, or in their environment, and
+# all that they started.
 wfctl_left() { # mark
     local place left=
     for place in /proc/[0-9]*/fd/*; do
@@ -21,8 +22,17 @@ wfctl_left() { # mark
     for place in $(grep -lszxF "WFCTL_RUN=$1" /proc/[0-9]*/environ); do
         left+="${place%/environ} "
     done
-    left=$(for place in $left; do wfctl_serves "${place#/proc/}" || echo "$place"; done | sort -u)
+    left=$(for place in $(wfctl_below $left); do wfctl_serves "${place#/proc/}" || echo "$place"; done | sort -u)
     [ -n "$left" ] && printf '%s\n' "$left"
+}
+
+wfctl_below() { # processes
+    local place
+    for place in "$@"; do
+        echo "$place"
+        set -- $(cat "$place"/task/*/children)
+        wfctl_below "${@/#//proc/}"
+    done 2> /dev/null
 }
 
 # A terminal server, and anyone who works in it, may serve a person by now.

@@ -9,12 +9,14 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from signal import SIGTERM
 from typing import Any
 
 from eventstore.private import read_regular
+from lifecycle.words.mandates import time_limit
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.paths import ATTEMPT, KILLED, RUN, AttemptPaths
+from reconciler.attempt.paths import ATTEMPT, KILLED, RUN, SIGNALLED, TIMED_OUT, AttemptPaths
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -77,13 +79,13 @@ _START = (
 )
 #: What a command starts is told by a file that it has open, or by its name in the environment.
 _MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
+#: A shell that is ended by a limit counts what the program used that it waits for.
+_COUNTS = f'[ -z "$wfctl_watched" ] || trap "exit {SIGNALLED + SIGTERM}" TERM'
 #: Waits for what a command has left at work.
 AWAITING = Path(__file__).parent / "await.sh"
 #: Tells what a command used; ends one whose time is over.
 USED = Path(__file__).parent / "used.sh"
 LIMIT = Path(__file__).parent / "limit.sh"
-#: The variable with the seconds after which a command is ended.
-TIME_LIMIT = "WFCTL_TIME_LIMIT"
 #: Says where the job runs and which process it is.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
@@ -313,10 +315,11 @@ def _watched(task: Any) -> Any:
     results = [path for path in task.get("backward_files") or [] if path not in logs]
     # On lines of its own, since a command may end with a comment.
     told = (
-        'wfctl_own="$wfctl_job.task.$BASHPID"; wfctl_began=$SECONDS; '
-        f"{_new(':', '$wfctl_own')}; ({_MARKED}\n{task['command']}\n); wfctl_code=$?; "
+        'wfctl_own="$wfctl_job.task.$BASHPID"; '
+        f'{_new(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
+        f"({_MARKED}; {_COUNTS}\n{task['command']}\n); wfctl_code=$?; "
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
-        f'{shlex.join(results)}; wfctl_end "$wfctl_own"; '
+        f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || wfctl_code={TIMED_OUT}; '
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _new('echo "$wfctl_code"', "$wfctl_job.code")
@@ -350,18 +353,16 @@ def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
     ]
 
 
-def limited(submission: Mapping[str, Any], seconds: int | None) -> dict[str, Any]:
-    """Return a submission whose commands are ended after so many seconds; None: without a limit.
+def limit_line(parameters: Mapping[str, Any]) -> str:
+    """Return the line that follows the functions of limit.sh: the seconds, if there is a limit."""
+    return f"wfctl_limit={time_limit(parameters) or ''}"
 
-    Of a sweep each task is ended; the command of the worker, which runs them, goes on.
-    """
-    if seconds is None:
-        return dict(submission)
-    result = with_variables(submission, {TIME_LIMIT: str(seconds)})
-    is_sweep = TASKS in result["resources"]["envs"]
-    for task in () if is_sweep else result.get("task_list", []):
-        task["command"] = f"wfctl_limited bash -c {shlex.quote(task['command'])}"
-    return result
+
+def limited(submission: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a submission whose command is ended after the seconds that its stage says."""
+    resources = _object(submission, "resources")
+    lines = [*resources.get("prepend_script", []), limit_line(parameters)]
+    return {**submission, "resources": {**resources, "prepend_script": lines}}
 
 
 def with_variables(submission: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, Any]:

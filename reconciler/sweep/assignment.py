@@ -22,7 +22,7 @@ from lifecycle.sweeps.points import Point, spelled
 from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
-from reconciler.submission.build import AWAITING, LIMIT, USED
+from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
 from reconciler.submission.fields import PREFIX
 from reconciler.sweep.map_points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
@@ -84,8 +84,8 @@ def assigned(
     files = {
         "command.sh": f"{command}\n",
         "outputs": "".join(f"{path}\n" for path in what.outputs),
-        "worker.sh": "".join(
-            p.read_text(encoding="utf-8") for p in (AWAITING, USED, LIMIT, _WORKER)
+        "worker.sh": "\n".join(
+            [*map(_text, (AWAITING, USED, LIMIT)), limit_line(stage.parameters), _text(_WORKER)]
         ),
         "list": "".join(lines),
         **({} if what.verify is None else {"verify.sh": f"{what.verify}\n"}),
@@ -105,6 +105,10 @@ def assigned(
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
     return _sending(given, attempt, workers, origin_of(stage, basis))
+
+
+def _text(script: Path) -> str:
+    return script.read_text(encoding="utf-8")
 
 
 def tasks_to_compute(attempt: AttemptPaths) -> int:

@@ -33,16 +33,16 @@ task() ( # number, folder, assignments, where its job keeps its records
         cp -aT --reflink=auto "$WFCTL_JUDGE" .
         code=$?
     else
+        wfctl_watch "$WFCTL_TASKS/claims/$1"
         [ ! -e /proc/self/fd/5 ] || exec 6> /proc/self/fd/5
-        wfctl_began=$SECONDS
-        WFCTL_RUN=$WFCTL_TASKS/claims/$1 wfctl_limited bash "$WFCTL_TASKS/command.sh" \
+        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" \
             > log 2> err < /dev/null 5<&-
         code=$?
         exec 6>&-
         mapfile -t files < "$WFCTL_TASKS/outputs"
         [ "$code" != 0 ] || { is_alone && have_come "${files[@]}"; } ||
             wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
-        is_alone || wfctl_end "$WFCTL_TASKS/claims/$1"
+        wfctl_in_time "$WFCTL_TASKS/claims/$1" is_alone || code=124
     fi
     ended "$1" "$2" "$code"
     [ -z "${WFCTL_JUDGE:-}" ] || exit 0

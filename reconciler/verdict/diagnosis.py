@@ -21,7 +21,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import cause_of, stated_in
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import ObservedJob
-from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, AttemptPaths
+from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, TIMED_OUT, AttemptPaths
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import processes
 from reconciler.host import small_files as plain
@@ -98,7 +98,7 @@ _SAYING: tuple[Clue, ...] = (
 
 #: Exit codes of a shell and of ended programs (128 + the signal's number) that tell by themselves.
 _EXITS: dict[int, tuple[p.Category, str]] = {
-    124: ("resource", "ended by its time limit"),
+    TIMED_OUT: ("resource", "ended by its time limit"),
     126: ("software", "a program that cannot be executed"),
     127: ("software", "a program that was not found"),
     132: ("software", "an illegal instruction"),
@@ -113,7 +113,7 @@ _EXITS: dict[int, tuple[p.Category, str]] = {
 
 _NEXT: dict[p.Category, str] = {
     "input": "correct the input script or file, then retry; parameters change by an amendment",
-    "resource": "ask for more by an amendment of parameters.resource_overrides, then retry",
+    "resource": "ask for more by an amendment of resource_overrides or time_limit, then retry",
     "scheduler": "see to the scheduler or the connection, then retry",
     "missing_output": "see why the program did not write it; correct it, then retry",
     "software": "see to the program or its environment, then retry",
@@ -213,7 +213,7 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
     found = (
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
-        or _by_exit(code for code in codes if code is not None and code > SIGNALLED)
+        or _by_exit(code for code in codes if code == TIMED_OUT or (code or 0) > SIGNALLED)
         or _by_statement(monitor if verdict == Name.REJECTED else said)
         or _by_words(_SAYING, monitor if verdict == Name.REJECTED else written)
         or _by_exit(codes)

@@ -179,15 +179,17 @@ def _given_by(
 
     name, actor = str(proof.get("mandate")), approval.actor
     by = f"{actor.kind}:{actor.name}"
+    if approval.data.get("approved_by") != f"{BY_MANDATE} {name}":
+        return "it names another one than its mandate as who approved"
     why = objections(state, name, amendment, impact, by, approval.occurred_at)
     return f"it is not within the mandate {name}: {'; '.join(why)}" if why else None
 
 
-def missing(state: Policy, proof: Any, other: str = "") -> str | None:
-    """Return why a value is no proof under the policy in force, or another; None if it is one."""
+def missing(state: Policy, proof: Any, *others: str) -> str | None:
+    """Return why a value is no proof under the policy in force, or others; None if it is one."""
     if not isinstance(proof, dict) or not proof:
         return "it has no proof of consent"
-    if proof.get("policy") not in (state.consent, other):
+    if proof.get("policy") not in (state.consent, *others):
         return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
     return None
 

@@ -13,6 +13,7 @@ from projections.screens.next_actions import Surroundings, is_due
 from service.consent.scripts import INIT, others
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
+from service.root.disk import system_clock, utc_text
 from service.root.root import Root
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def surroundings(
         session=_refused(root, state) if due else None,
         prepared=frozenset(id_ for id_ in silent if (root.path / id_ / _PREPARED).is_file()),
         seen=seen,
+        now=utc_text(system_clock()),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from eventstore.chain import EMPTY, Frontier, is_included, leaf_hash
 from eventstore.store import EventStore
 from eventstore.verification import Finding
+from lifecycle.fold.evolve import BY_MANDATE
 from lifecycle.words.document import value_at
 from service.consent.signature import fingerprint
 from service.proofs import checkpoint as checkpoints
@@ -342,7 +343,8 @@ def _consent(event: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
         return said
     agreed = _object(statement)
     bound = (agreed["head"], agreed["policy"], agreed["amendment"]["id"])
-    if bound != (event["prev_hash"], proof["policy"], id_):
+    by_mandate = proof["policy"] == BY_MANDATE  # under whatever policy it was granted
+    if bound != (event["prev_hash"], agreed["policy"] if by_mandate else proof["policy"], id_):
         raise ProofRejected(
             f"the statement that the approval of {id_} names is of another head, policy or "
             f"amendment: {bound}",

@@ -65,11 +65,11 @@ def take_effect(service: Service, id_: str, options: WriteOptions) -> Outcome | 
     known = state.amendments.get(id_)
     if not state.mandates or known is None or known.status != "proposed":
         return None
-    question = question_of(service, id_)
-    cover = cover_of(service, question.state, question.amendment, question.impact)
-    if cover is None or cover.mandate is None:
-        return None
     try:
+        question = question_of(service, id_)
+        cover = cover_of(service, question.state, question.amendment, question.impact)
+        if cover is None or cover.mandate is None:
+            return None
         return approve(service, id_, MandateConsent(cover.mandate), options)
     except (NeedsConsent, Refused):
-        return None  # another one used it up meanwhile: it waits for a person
+        return None  # another one used it up meanwhile, or changed the same: it waits for a person

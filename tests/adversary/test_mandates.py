@@ -264,6 +264,7 @@ def forged(state: Workflow, proposal: p.AmendmentProposed, actor: str, at: str) 
         amendment=amendment.id,
         version=state.version + 1,
         invalidated_stages=list(impact.affected),
+        approved_by="mandate sampling",
         proof=proof_of(statement, "mandate", mandate="sampling"),
     )
     kind, _, name = actor.partition(":")

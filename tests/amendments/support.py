@@ -156,7 +156,7 @@ def canonical(value: Any) -> str:
 
 def make(path: Path, *words: str, plan: Any = None, agreed: bool = True) -> Place:
     """Make a workflow root; a person agreed to its plan, by the key beside the signers if any."""
-    path.mkdir()
+    path.mkdir(exist_ok=True)
     source = write_plan(path.parent, PLAN if plan is None else plan)
     answer = call("--root", str(path), "init", str(source), *words)
     assert answer.code == 0, answer

@@ -31,6 +31,7 @@ CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "verify": (JUDGES, ("--set", "parameters.verify=test -d stage-1")),
     "criteria": (JUDGES, ("--type", "criteria_change", "--set", "success_criteria=It is good")),
     "time": (NEITHER, ("--set", "parameters.expected_seconds=2")),
+    "time limit": (NEITHER, ("--set", "parameters.time_limit=300")),
     "name": (NEITHER, ("--set", "name=Other")),
     "rerun": (COMPUTES, ("--type", "stage_rerun")),
     "skip": (NEITHER, ("--type", "stage_skip", "--rewire")),
@@ -44,7 +45,7 @@ OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "points": (COMPUTES, ("--set", 'parameters.map={"points": [{"T": 2}, {"T": 3}]}')),
 }
 #: Those by which the command is run otherwise, without another result.
-OTHERWISE_RUN = ("at_once", "skip")
+OTHERWISE_RUN = ("at_once", "time limit", "skip")
 #: Those that are looked at in every status of a stage of one job.
 BOTH = ("a parameter", "verify", "criteria", "rerun")
 CASES = [
@@ -52,7 +53,7 @@ CASES = [
     *(("stage", what, "completed") for what in CHANGES if what not in BOTH),
     *(("sweep", what, before) for what in OF_SWEEPS for before in STATUSES[:-1]),
     *(("sweep", what, "completed") for what in CHANGES),
-    *((kind, what, "running") for kind in KINDS for what in ("insert", "time")),
+    *((kind, what, "running") for kind in KINDS for what in ("insert", "time", "time limit")),
     *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
 

@@ -46,13 +46,14 @@ def situations(draw: st.DrawFn) -> Workflow:
 def proposals(state: Workflow) -> st.SearchStrategy[Payload]:
     """Draw any amendment of any stage."""
     stage = st.sampled_from(list(state.stages))
-    change = {"parameters": {"x": {"new": 1}}}
+    names = st.sampled_from(["x", "time_limit", "expected_seconds"])
+    change = names.map(lambda name: {"parameters": {name: {"new": 60}}})
     criteria = {"success_criteria": {"new": "better"}}
     insert = {"name": "New"}
     what: dict[str, Any] = {"description": "d"}
     return st.one_of(
         st.builds(p.AmendmentProposed, kind=st.just("parameter_change"), stage=stage,
-                  changes=st.just(change), **_just(what)),
+                  changes=change, **_just(what)),
         st.builds(p.AmendmentProposed, kind=st.just("criteria_change"), stage=stage,
                   changes=st.just(criteria), **_just(what)),
         st.builds(p.AmendmentProposed, kind=st.just("stage_rerun"), stage=stage, **_just(what)),

@@ -1,0 +1,211 @@
+"""No way but a person's word makes a mandate, and none is used for another decision."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventstore.event import Actor
+from lifecycle.state.workflow import Workflow
+from service.consent.doubts import objection, statement_of
+from service.consent.proof import Planned, proof_of
+from tests.amendments.forgery import proof as bound
+from tests.amendments.mandated import BO, GRANT, PLAN, POLICIES, Mandated, made, plan_with
+from tests.cli.support import call, write_plan
+from tests.lifecycle.support import AT, given
+
+pytestmark = pytest.mark.slow
+
+SWEEP: dict[str, Any] = {
+    "id": "stage-1",
+    "name": "Sweep",
+    "outputs": ["stage-1/tasks.json"],
+    "parameters": {
+        "command": "echo $WFCTL_PARAM_T > out.txt",
+        "map": {"grid": {"T": [300, 310]}},
+        "time_limit": 60,
+    },
+}
+TEMPERATURES = {"stage-1.parameters.map.grid.T": {"from": 300, "to": 400, "step": 10}}
+
+
+@pytest.fixture(params=POLICIES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Mandated:
+    """Make a workflow with a mandate that a person agreed to, under each policy."""
+    return made(tmp_path, request.param)
+
+
+def most(place: Mandated) -> dict[str, int]:
+    """Return by mandate how many amendments it is for."""
+    return {one["name"]: one["most"]["amendments"] for one in place.done("mandate", "list")}
+
+
+@pytest.mark.forged
+@pytest.mark.parametrize("policy", ["mandate", "signature", "trust", "terminal", ""])
+def test_a_row_of_a_grant_gives_no_mandate_under_signature(policy: str, tmp_path: Path) -> None:
+    """Whatever policy its proof names, and by the mandate that is in force."""
+    place = made(tmp_path, "signature")
+    change = {"mandates": {"mine": {"new": {**GRANT, "amendments": 99}}}}
+    asked = {"kind": "parameter_change", "description": "x", "reason": "y", "changes": change}
+    place.done(*BO, "append", "amendment.proposed", "--data", json.dumps(asked))
+    text = place.call("amend", "show", "amend-1", "--statement").out
+    proof = {**bound(text, policy=policy), "mandate": "sampling", "by": "mandate sampling"}
+    for named in ("mandate sampling", "pi@example.org"):
+        row = {"amendment": "amend-1", "version": 2, "approved_by": named, "kept": {}}
+        place.write_row("amendment.approved", {**row, "invalidated_stages": [], "proof": proof})
+    assert most(place) == {"sampling": 3}
+    assert len([one for one in place.bypasses() if one["kind"] == "ineffective"]) == 2
+
+
+@pytest.mark.parametrize("policy", ["terminal", "signature"])
+def test_a_plan_that_is_applied_gives_a_mandate_by_a_persons_word(
+    policy: str, tmp_path: Path
+) -> None:
+    """An agent's `plan apply` waits, though a mandate is in force."""
+    place = made(tmp_path, policy)
+    wider = plan_with(amendments=50)
+    wider["mandates"]["other"] = GRANT
+    source = str(write_plan(tmp_path, wider, "wider.json"))
+    words = ("plan", "apply", source, "--reason", "more")
+    assert place.agent(*words).code == 6
+    assert most(place) == {"sampling": 3}
+    place.agreed("amend", "approve", "amend-1")
+    assert most(place) == {"sampling": 50, "other": 3}
+    place.is_sound()
+
+
+@pytest.mark.parametrize("verdict", ["proposed", "rejected"])
+@pytest.mark.parametrize("policy", ["terminal", "signature"])
+def test_a_plan_that_nobody_agreed_to_gives_no_mandate(
+    policy: str, verdict: str, tmp_path: Path
+) -> None:
+    """Neither while it waits nor once it was rejected; the amendment waits as well."""
+    place = made(tmp_path, policy, agreed=False)
+    if verdict == "rejected":
+        place.done("amend", "reject", "plan", "--reason", "not so")
+    told = place.ask(2)
+    assert (told["mandate"], told["amendment"]["status"]) == (None, "proposed")
+    assert "no person has agreed to the plan yet" in told["not_within"]["sampling"][0]
+    assert place.agent("dispatch", "stage-1", "--sync").code == 6
+    place.agreed("amend", "approve", "plan")
+    place.done(*BO, "amend", "approve", "amend-1")
+    assert place.document()["stages"][0]["parameters"]["n"] == 2
+    place.is_sound()
+
+
+def test_the_mandates_of_an_imported_file_wait_for_a_persons_word(tmp_path: Path) -> None:
+    """Of a workflow-state.json, and of the amendments that it says a mandate approved."""
+    first = made(tmp_path, "trust")
+    first.ask(2)
+    root = tmp_path / "taken-over"
+    root.mkdir()
+    (root / "workflow-state.json").write_text((first.path / "workflow-state.json").read_text())
+    words = ("--root", str(root), *BO, "import", str(root), "--consent", "terminal")
+    answer = call(*words)
+    assert answer.code == 0, answer
+    place = Mandated(root)
+    place.policy = "terminal"
+    told = place.ask(3)
+    assert (told["mandate"], told["amendment"]["status"]) == (None, "proposed")
+    place.agreed("amend", "approve", "plan")
+    assert place.ask(4)["mandate"] == "sampling"
+    place.is_sound()
+
+
+DECISIONS: dict[str, dict[str, Any]] = {
+    "results.adopted": {"stage": "stage-1", "outputs": {}, "reason": "so"},
+    "claim.overruled": {
+        "stage": "stage-1",
+        "attempt": "att-0001",
+        "claim": "c",
+        "verdict": "v",
+        "reason": "so",
+    },
+    "drift.reverted": {"file": "workflow-state.json", "detected": 3, "kept_as": "x"},
+    "machine.limited": {"loop": "l", "before": 1, "to": 9, "reason": "so"},
+}
+
+
+@pytest.mark.parametrize("type_", DECISIONS)
+@pytest.mark.parametrize("policy", ["mandate", "", None])
+def test_a_mandate_is_proof_of_no_other_decision(type_: str, policy: Any) -> None:
+    """The proof is bound to its statement, and names a mandate, or no policy."""
+    state: Workflow = given(plan=PLAN)
+    statement = statement_of(state, type_, DECISIONS[type_], "a" * 64)
+    proof = {**proof_of(json.dumps({"form": 4}).encode(), policy, mandate="sampling")}
+    from eventstore.chain import digest
+
+    proof["statement"] = digest(statement)
+    planned = Planned({**DECISIONS[type_], "proof": proof}, "a" * 64, Actor("user", "ada"), AT)
+    assert "its proof is for the policy" in str(objection(state, type_, planned))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_points_of_a_sweep_within_the_bounds_are_counted_as_tasks(
+    policy: str, tmp_path: Path
+) -> None:
+    """Those that are added alone; one outside the bounds, or one too many, waits."""
+    plan = plan_with(values=TEMPERATURES, tasks=3, stages=["stage-1"])
+    plan["stages"] = [SWEEP]
+    place = made(tmp_path, policy, plan)
+    place.done("dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1")
+    words = ("amend", "propose", "--stage", "stage-1", "--reason", "more", "--set")
+
+    def asked(values: list[int], *more: str) -> dict[str, Any]:
+        change = f"parameters.map.grid.T={json.dumps(values)}"
+        found: dict[str, Any] = place.done(*BO, *words, change, *more)
+        return found
+
+    for values, why in (
+        ([300, 310, 320, 330, 340, 350], "4 tasks may be computed, and 3 of its 3 are left"),
+        ([300, 315], "315 is not within"),
+        ([300, 410], "410 is not within"),
+    ):
+        assert why in str(asked(values, "--dry-run")["not_within"]), values
+    assert asked([300, 310, 320, 330])["mandate"] == "sampling"
+    place.done(*BO, "dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1")
+    assert place.done("mandate", "list")[0]["used"]["tasks"] == 2
+    assert asked([300, 310, 320, 330, 340, 350], "--dry-run")["mandate"] is None
+    place.is_sound()
+
+
+def test_an_attempt_under_way_is_stopped_and_charged_for_what_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that it stops began without the mandate; the one that follows is charged."""
+    monkeypatch.setattr("reconciler.host.processes.is_installed", lambda *_: False)
+    plan = plan_with(core_hours=1)
+    plan["stages"][0]["parameters"]["command"] = "sleep $WFCTL_PARAM_n; echo > out.txt"
+    plan["stages"][0]["parameters"]["n"] = 300
+    place = made(tmp_path, "terminal", plan)
+    place.done(*BO, "dispatch", "stage-1")
+    deadline = time.monotonic() + 60
+    while not list(place.path.glob("stage-1/.attempts/att-0001-*/job-*.started")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert place.ask(1)["impact"]["stopped"] == {"stage-1": "att-0001"}
+    assert place.done("mandate", "list")[0]["used"]["core_hours"] == 0
+    place.done(*BO, "dispatch", "stage-1", "--sync")
+    assert (place.path / "stage-1/out.txt").is_file()
+    assert 0 < place.done("mandate", "list")[0]["used"]["core_hours"] < 0.01
+    place.is_sound()
+
+
+@pytest.mark.parametrize("cores", [2.5, 3, "3"])
+def test_cores_that_are_no_whole_number_are_not_counted_as_one(cores: Any, tmp_path: Path) -> None:
+    """What somebody asks for is charged, however it is spelled."""
+    allowed = {"stage-1.parameters.resource_overrides.cpu_per_node": [2.5, 3, "3"]}
+    # One core of the stage fits, and three do not.
+    plan = plan_with(values=allowed, core_hours=0.06)
+    plan["stages"][0]["parameters"]["resource_overrides"] = {"cpu_per_node": 1}
+    place = made(tmp_path, "trust", plan)
+    change = f"parameters.resource_overrides.cpu_per_node={json.dumps(cores)}"
+    words = ("--stage", "stage-1", "--set", change, "--reason", "faster", "--dry-run")
+    told = place.done(*BO, "amend", "propose", *words)
+    assert "up to 0.075 core hours may be used" in str(told["not_within"]), told

@@ -1,0 +1,56 @@
+"""A time limit ends a command on a scheduler, and on another machine, with all that it started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.host.processes import start_ticks
+from tests.cluster.support import Sshd, init, write_machine
+from tests.cluster.test_ssh import machine
+from tests.crash.support import Workflow
+from tests.crash.test_background import Maker, of_one, of_tasks
+from tests.crash.test_time_limits import LEAVES, pids, stage_of, told, verdicts
+from tests.rounds import first
+
+pytestmark = pytest.mark.slow
+OVERDUE = "\n".join([*LEAVES, "sleep 600"])
+
+
+def check_overdue(workflow: Workflow) -> None:
+    """Run a stage that its limit ends, and see what is left."""
+    assert workflow.call("run").returncode == 6
+    assert len(pids(workflow)) == len(LEAVES)
+    assert not [one for one in pids(workflow) if start_ticks(one) is not None]
+    assert "124" in told(workflow)
+    assert verdicts(workflow)[-1] in ("TASK_FAILED", "TASKS_FAILED")
+
+
+@pytest.mark.parametrize("made", first([of_one, of_tasks]))
+def test_a_limit_holds_on_a_scheduler(workflow: Workflow, made: Maker) -> None:
+    """It is no limit of the scheduler's own."""
+    path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})
+    init(workflow, path, stage_of(workflow, made, OVERDUE))
+    check_overdue(workflow)
+
+
+@pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
+def test_a_limit_holds_on_another_machine(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """Nobody has to be connected for it."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, stage_of(workflow, of_one, OVERDUE))
+    check_overdue(workflow)
+
+
+@pytest.mark.parametrize("batch_type", first(["Slurm", "Shell"]))
+def test_a_limited_command_ends_in_time_on_another_machine(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """Its output is brought back."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, stage_of(workflow, of_one, "(sleep 1; echo 1 > out.txt) & # left"))
+    workflow.succeed("run")
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
