@@ -125,9 +125,9 @@ _EVERY = {
 STAGED = {name: one for name, one in _EVERY.items() if not name.startswith("machine.")}
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
 OF_MACHINES = {name: one for name, one in _EVERY.items() if name not in STAGED}
-#: What only a look at the job itself can tell: no caller says it, not even a person.
+#: What only a look at the job and its files can tell: no caller says it, not even a person.
 OF_A_LOOK = frozenset(
-    {"files.recorded", "attempt.left", "attempt.stopped"}
+    {"files.recorded", "attempt.left", "attempt.stopped", "round.begun"}
     | {"leftovers.freed", "outputs.reused", "tasks.observed"}
 )
 #: What a person decides, each with a proof of consent, beside amendments and approvals.

@@ -371,8 +371,7 @@ class Workflow:
 
     def profile(self, stage: Stage) -> dict[str, Any]:
         """Return the backend profile that the stage runs on."""
-        found: dict[str, Any] = self.backend_profiles.get(stage.backend or self.default_backend, {})
-        return found
+        return _object(self.backend_profiles.get(stage.backend or self.default_backend))
 
     def backend_type(self, stage: Stage) -> str:
         """Return ``local`` or ``remote`` for the stage."""
@@ -407,8 +406,7 @@ class Workflow:
     @property
     def mandates(self) -> dict[str, Any]:
         """What a person allowed beforehand, by name, as the definition has it."""
-        found = self.extra.get(MANDATES)
-        return found if isinstance(found, dict) else {}
+        return _object(self.extra.get(MANDATES))
 
     @mandates.setter
     def mandates(self, given: dict[str, Any]) -> None:
@@ -417,8 +415,7 @@ class Workflow:
     @property
     def rounds(self) -> dict[str, Any]:
         """The loops of the definition, by name, as the definition has them."""
-        found = self.extra.get(ROUNDS)
-        return found if isinstance(found, dict) else {}
+        return _object(self.extra.get(ROUNDS))
 
     @rounds.setter
     def rounds(self, given: dict[str, Any]) -> None:
@@ -484,6 +481,10 @@ class Workflow:
         new.amendments = {key: copy(value) for key, value in self.amendments.items()}
         new.stages = {key: _draft_stage(value) for key, value in self.stages.items()}
         return new
+
+
+def _object(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
 
 
 #: `copy` asks each object how it is to be copied: too slow for thousands of them.

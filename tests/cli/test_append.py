@@ -113,6 +113,8 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "drift.detected": ({"file": "progress.log"}, 5, "no_command"),
     "drift.adopted": ({"file": "progress.log"}, 5, "no_command"),
     "drift.reverted": ({"file": "progress.log"}, 5, "no_command"),
+    "round.begun": ({"loop": "search", "points": [{"x": 1}], "by": "agent:x"}, 5, "no_command"),
+    "loop.stopped": ({"loop": "search", "reason": "enough"}, 3, "unknown_loop"),
 }
 
 
