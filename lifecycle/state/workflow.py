@@ -171,11 +171,10 @@ class Stage:
     #: How often its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
     kept: int = 0
     keep_as: str | None = None
-    #: Of a sweep whose points alone have changed: tasks that are done stay where they are.
+    #: Tasks of a sweep that are done stay where they are; its submission is built anew.
     keeps_tasks: bool = False
-    regenerate: bool = False  # the submission is built anew, as what it was built from has changed
-    #: What the newest retry put right.
-    fix: str | None = None
+    regenerate: bool = False
+    fix: str | None = None  # what the newest retry put right
     #: Its work has ended in this session, and was not charged yet.
     uncharged: bool = False
     #: Its outputs as they were when it was completed, as `FileDigest` has them.
@@ -192,8 +191,7 @@ class Stage:
     reused: str | None = None
     #: Its criteria changed and nothing that it computes from: kept outputs are verified first.
     is_rejudged: bool = False
-    #: The mandate by which it was changed or is run again, since a person agreed to it.
-    mandate: str | None = None
+    mandate: str | None = None  # by which it was changed, or runs again, since a person agreed
 
     @property
     def error(self) -> str | None:
