@@ -149,10 +149,11 @@ READING = (
     ),
     _tool(
         "get",
-        "One stage with its attempts, one machine or a part of it (query: dot path), or the whole "
-        "workflow's status.",
-        "machine get {machine!} | query fields at; show {stage!} | at; status | at",
-        _fields("query fields", fields="Comma-separated"),
+        "One stage with its attempts, one machine or a part of it (query: dot path), what a loop "
+        "asks for, or the workflow's status.",
+        "machine get {machine!} | query fields at; show {stage!} | at;"
+        "round ask {loop!}; status | at",
+        _fields("query fields loop", fields="Comma-separated"),
     ),
     _tool(
         "describe",
@@ -309,14 +310,16 @@ WRITING = (
     ),
     _tool(
         "propose",
-        "Propose a change of definition (parameters, criteria, dependencies, rerun, skip); a "
-        "person decides. set: dot path → value.",
+        "Propose a change of definition (parameters, criteria, rerun, skip); a "
+        "person decides, or a mandate. set: dot path → value. Of a loop: its next points.",
+        "round propose {loop!} | points! reason WRITE;"
         "amend propose | stages=--stage set unset reason type insert place dry_run WRITE",
         _fields(
-            "stages* set. unset* type insert. place# dry_run?",
+            "stages* set. unset* type insert. place# dry_run? loop points",
             set=_PATHS,
             type="If not plain: stage_rerun, stage_insertion, stage_skip …",
             insert="Definition of a new stage",
+            points="JSON list",
         ),
         required=("reason",),
     ),

@@ -11,8 +11,8 @@ from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import engine, reading
 from lifecycle.errors import UnknownLoop
 from lifecycle.state.workflow import Workflow
-from projections.words.rounds import asked_of, loops_told, number_told, round_told
-from projections.words.text import spelled, utc_seconds
+from projections.words.rounds import asked_of, loop_told, loops_told, round_rows, round_told
+from projections.words.text import spelled
 from service.errors import InvalidOption
 
 Name = Annotated[str, argument("LOOP", "Its name.")]
@@ -49,15 +49,10 @@ def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
 
 
 def _lines(state: Workflow, name: str) -> list[str]:
-    lines = [str(next(one for one in loops_told(state) if one.loop.name == name))]
-    for one in state.loops[name].rounds:
-        count = f"{len(one.points)} points" if one.points else "the points of the map"
-        numbers = ", ".join(f"{k} = {number_told(v)}" for k, v in one.numbers.items())
-        by = f" by {spelled(one.source or one.by or '')}" if one.by else ""
-        ended = f"; {numbers}" if numbers else "" if one.ended_at else "; under way"
-        lines.append(
-            f"  round {one.number}: {count}{by}, {utc_seconds(one.began_at) or 'first'}{ended}"
-        )
+    lines = [str(loop_told(state, name))]
+    for number, points, by, numbers in round_rows(state, name):
+        of = f" by {spelled(by)}" if by else ""
+        lines.append(f"  round {number}: {points}{of}; {numbers}")
     return lines
 
 
@@ -86,6 +81,7 @@ def propose(
         str | None,
         argument("FILE", "The points: CSV, JSON or JSON lines; - is JSON on stdin."),
     ] = None,
+    points: Text = option("JSON", "In place of FILE: a list of objects."),
     reason: Text = option("TEXT", "Why these."),
 ) -> None:
     """Begin the next round, for the points of FILE, or for those that the stage asked for wrote."""
@@ -96,16 +92,21 @@ def propose(
         state = jobs.service.state()
         _known(state, name)
         loop = state.loop(name)
-        if source is None and loop.asks_somebody:
-            raise InvalidOption(f"{name} asks somebody for its points: give FILE")
-        if source is None:
+        if (source is None and points is None) == loop.asks_somebody or (source and points):
+            found = (
+                "FILE or --points"
+                if loop.asks_somebody
+                else f"neither FILE nor --points, as {loop.ask} has them"
+            )
+            raise InvalidOption(f"{name}: expected {found}")
+        if source is None and points is None:
             outcome = begin_asked(jobs, name, options)
         else:
-            content = _content(source)
+            content = points.encode() if points is not None else _content(str(source))
             number = state.loops[name].round.number + 1
             asked = p.RoundBegun(
                 loop=name,
-                points=points_in(loop, number, source, content),
+                points=points_in(loop, number, source or "--points", content),
                 by=f"{jobs.service.actor.kind}:{jobs.service.actor.name}",
                 reason=reason,
                 data=_table_of(state, loop.points),

@@ -56,6 +56,7 @@ def _head(briefing: Briefing, output: Output) -> Iterator[str]:
     if briefing.since is not None:
         since = briefing.since
         yield f"since {since.at or 'just now'}, {since.actor}: {_one_line(since.text)}"
+    yield from (f"loop {_one_line(one)}" for one in briefing.loops)
     yield from (f"mandate {_one_line(one)}" for one in briefing.mandates)
     if briefing.decided is not None:
         yield f"last decision: {_one_line(briefing.decided)}"

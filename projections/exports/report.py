@@ -27,6 +27,7 @@ from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.machines.history import message as machine_message
 from projections.screens.next_actions import next_actions
 from projections.words.came_about import agreement
+from projections.words.rounds import loops_told, round_rows
 from projections.words.text import duration
 
 #: Bytes of one figure that a report holds, and of all of them.
@@ -45,6 +46,7 @@ def export(source: ExportSource) -> Iterator[str]:
         facts=facts,
         state=facts.state,
         summary=summary,
+        loops=[(one, round_rows(facts.state, one.loop.name)) for one in loops_told(facts.state)],
         method=method(facts),
         figures=_figures(source, summary),
         counts=counts(facts.state),

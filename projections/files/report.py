@@ -17,6 +17,7 @@ from projections.files.sessions import SessionRecord
 from projections.files.summary import Summary, is_figure, summarised
 from projections.words.account import Seen
 from projections.words.decisions import AmendmentRecord
+from projections.words.rounds import LoopTold, loops_told, round_rows
 from projections.words.text import duration, in_lines, on_one_line, utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
@@ -38,6 +39,7 @@ def render(facts: WorkflowFacts, seen: Seen | None = None, root: str = ".") -> b
         _head(facts),
         _summary(summarised(facts, seen), root),
         _overview(facts),
+        *(_loop(facts, one) for one in loops_told(facts.state)),
         *_method(facts),
         iter(["## Attempts"]),
         *(_attempts(facts, stage) for stage in stages),
@@ -109,6 +111,17 @@ def _overview(facts: WorkflowFacts) -> Iterator[str]:
             f"{len(stage.attempts)} | {stage.retry_count} | "
             f"{duration(stage.started_at, stage.completed_at)} |"
         )
+
+
+def _loop(facts: WorkflowFacts, told: LoopTold) -> Iterator[str]:
+    yield f"## Loop {_line(told.loop.name)}"
+    yield ""
+    yield f"{_line(str(told))}."
+    yield ""
+    yield "| round | points | from | numbers |"
+    yield "|---|---|---|---|"
+    for row in round_rows(facts.state, told.loop.name):
+        yield f"| {' | '.join(map(_cell, row))} |"
 
 
 def _method(facts: WorkflowFacts) -> Iterator[Iterator[str]]:

@@ -105,6 +105,17 @@ def round_told(one: Round) -> dict[str, Any]:
     }
 
 
+def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
+    """Return a row for each round of a loop: its number, points, proposer and numbers, in words."""
+    rows = []
+    for one in state.loops[name].rounds:
+        count = f"{len(one.points)} points" if one.points else "the points of the map"
+        numbers = ", ".join(f"{key} = {number_told(found)}" for key, found in one.numbers.items())
+        by = one.source or one.by or ""
+        rows.append((str(one.number), count, by, numbers or ("" if one.ended_at else "under way")))
+    return rows
+
+
 def asked_of(state: Workflow, name: str) -> dict[str, Any]:
     """Return what a proposer of a loop's next points is given; raises KeyError."""
     loop, standing = state.loop(name), state.loops[name]

@@ -112,6 +112,7 @@ class Briefing:
     judged: tuple[BriefCriteria, ...] = ()
     results: tuple[str, ...] = ()
     mandates: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
     decided: str | None = None
     noted: Happened | None = None
     left_out: tuple[str, ...] = ()

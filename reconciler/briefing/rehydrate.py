@@ -17,6 +17,7 @@ from projections.words.amendments import summary
 from projections.words.answers import answers
 from projections.words.came_about import Item, counts_of, line_of
 from projections.words.mandates import standings
+from projections.words.rounds import loops_told
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
@@ -114,6 +115,7 @@ def briefing_of(
         judged=tuple(_judged(state)),
         results=tuple(str(one) for one in answers(state, around.seen) if one.number),
         mandates=tuple(map(str, standings(state))),
+        loops=tuple(map(str, loops_told(state))),
         decided=_decision(state),
     )
 

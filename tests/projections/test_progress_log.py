@@ -237,6 +237,14 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         [PROPOSED, p.AmendmentRejected(amendment="amend-1")],
         f"Amendment rejected: amend-1 (stage_skip, stage-2): {SKIPPED}",
     ),
+    "round.begun": (
+        [p.RoundBegun(loop="search", round=2, points=[{"x": 1}], by="agent:bo", reason="far off")],
+        "Round 2 of search began: 1 points from agent:bo: far off",
+    ),
+    "loop.stopped": (
+        [p.LoopStopped(loop="search", reason="enough")],
+        "Loop search is stopped: enough",
+    ),
     "session.started": ([STARTED], "Session 3 started. Workflow: melt-2026-03-31"),
     "session.ended": (
         [STARTED, p.SessionEnded(reason="blocked", next="ask Ada")],
