@@ -73,7 +73,7 @@ class _Writer:
     def _run(self, run: Run) -> None:
         activity = f"wf:run.{quoted(run.id)}"
         about = {**_times(run.start, run.end), "prov:label": f"{run.name} ({run.id})"}
-        for name in ("stage", "host", "error", "completed"):
+        for name in ("stage", "round", "host", "error", "completed"):
             about[f"wfctl:{name}"] = getattr(run, name)
         about["wfctl:commit"] = told_code(run.code) if run.code else None
         for one in run.metrics:

@@ -43,6 +43,8 @@ class Run:
     inputs: list[File] = field(default_factory=list)
     outputs: list[File] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
+    #: The round of its loop, if it is in one.
+    round: int | None = None
     #: The commit of what it computed with, as `CodeVersion` has it.
     code: dict[str, Any] | None = None
     #: Numbers that were read from its outputs, as `MeasuredNumber` has them.
@@ -158,10 +160,20 @@ def _begun(event: RecordedEvent, state: Workflow) -> Run:
         start=event.occurred_at,
         actor=event.actor,
         host=data.get("host"),
-        inputs=_files(data.get("inputs")),
+        inputs=[*_files(data.get("inputs")), *_points_of_round(state, stage.id)],
         parameters=dict(stage.parameters),
+        round=state.loops[name].round.number if (name := state.loop_of(stage.id)) else None,
         code=data.get("code"),
     )
+
+
+def _points_of_round(state: Workflow, stage: str) -> list[File]:
+    """Return the file with the points of the round that a sweep computes."""
+    name = state.loop_of(stage)
+    if name is None or state.loop(name).points != stage:
+        return []
+    source, asked = state.loops[name].round.source, state.stages.get(state.loop(name).asked)
+    return [one for one in _files(asked.results if asked else []) if one.path == source]
 
 
 def _files(digests: list[dict[str, Any]] | None) -> list[File]:
