@@ -16,17 +16,17 @@ from projections.words.answers import with_error
 
 @dataclass(frozen=True, slots=True)
 class LoopTold:
-    """A loop as it is defined and as it stands; ``best`` is the best of its metric so far."""
+    """A loop as it is defined and as it stands.
+
+    ``last`` is what its metric came to in the last round; ``best`` is the best so far, where it is
+    said whether lower or higher is better.
+    """
 
     loop: LoopDefinition
     state: LoopState
     best: str | None
+    last: str | None
     tasks: int
-
-    @property
-    def metric(self) -> str | None:
-        """The number by which it ends, if it has one."""
-        return self.loop.until[0].metric if self.loop.until else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -40,6 +40,7 @@ class LoopTold:
             "ask": self.loop.ask,
             "over": self.state.over,
             "best": self.best,
+            "last": self.last,
             "points": self.tasks,
             "until": [str(one) for one in self.loop.until],
         }
@@ -47,7 +48,8 @@ class LoopTold:
     def __str__(self) -> str:
         last, loop = self.state.round, self.loop
         parts = [f"{loop.name}: round {last.number} of at most {loop.at_most}"]
-        parts += [f"best {self.best}"] if self.best else []
+        number = f"best {self.best}" if self.best else self.last
+        parts += [number] if number else []
         parts.append(f"{self.tasks} points so far")
         if self.state.over is not None:
             parts.append(f"over ({self.state.over})")
@@ -64,15 +66,22 @@ def loops_told(state: Workflow) -> list[LoopTold]:
 def loop_told(state: Workflow, name: str) -> LoopTold:
     """Return a loop as it stands; raises KeyError."""
     loop, standing = state.loop(name), state.loops[name]
-    metric = loop.until[0].metric if loop.until else None
-    found = [one.numbers[metric] for one in standing.rounds if metric and metric in one.numbers]
-    better = better_of(state, metric) if metric else ""
-    best: dict[str, Any] | None = found[-1] if found else None
-    if found and better:
-        choose = max if better == "higher" else min
-        best = choose(found, key=lambda one: float(one["value"]))
-    told = None if best is None else f"{metric} = {number_told(best)}"
-    return LoopTold(loop, standing, told, len(points_before(state, loop, standing)))
+    best, last = _best_and_last(state, loop, standing) if loop.until else (None, None)
+    return LoopTold(loop, standing, best, last, len(points_before(state, loop, standing)))
+
+
+def _best_and_last(
+    state: Workflow, loop: LoopDefinition, standing: LoopState
+) -> tuple[str | None, str | None]:
+    until = loop.until[0]
+    found = [one.numbers[until.metric] for one in standing.rounds if until.metric in one.numbers]
+    told = [f"{until.metric} = {number_told(one)}" for one in found]
+    last = told[-1] if told else None
+    better = until.better or better_of(state, until.metric)
+    if not better or not found:
+        return None, last
+    choose = max if better == "higher" else min
+    return told[choose(range(len(found)), key=lambda n: float(found[n]["value"]))], last
 
 
 def number_told(number: dict[str, Any]) -> str:
