@@ -287,7 +287,7 @@ def test_a_round_begins_only_if_its_last_stage_can_be_computed_too() -> None:
         life.record(attempt(id_, "sync"))
         life.record(p.StageComputed(stage=id_, attempt="att-0001", exit_code=0))
         life.complete(id_)
-    points = [{"x": x, "kind": "a"} for x in (1, 2)]
+    points: list[dict[str, Any]] = [{"x": x, "kind": "a"} for x in (1, 2)]
     with pytest.raises(OutsideEnvelope) as error:
         life.record(p.RoundBegun(loop="search", points=points, by="agent:x"))
     assert "3 tasks may be computed, and 2 of its 4 are left" in str(error.value)
