@@ -83,6 +83,7 @@ def test_what_a_plan_says_twice_is_the_same(name: str) -> None:
     reference = gathered["metrics"]["viscosity"]["reference"]
     assert gathered["published"] == compared["value"] == reference["value"]
     assert compared["error"] == reference["error"]
+    assert compared["relative"] == loop["until"]["relative_error"]
 
 
 def loop_of(place: Place) -> dict[str, Any]:
