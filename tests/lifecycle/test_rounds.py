@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lifecycle.errors import InvalidPlan, LifecycleError
+from lifecycle.errors import InvalidPlan, LifecycleError, OutsideEnvelope
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
@@ -276,3 +276,20 @@ def test_the_numbers_of_each_round_stay() -> None:
     ]
     assert found == values
     assert isinstance(life.state.loops["search"].round, Round)
+
+
+def test_a_round_begins_only_if_its_last_stage_can_be_computed_too() -> None:
+    """Its tasks are counted over all stages of the loop, not over its points alone."""
+    life = Life(3, "agent")
+    until = {"metric": "next.f", "below": -9}
+    life.state = given(plan=plan(ask="agent", tasks=4, until=until))
+    for id_ in ("run", "next"):
+        life.record(attempt(id_, "sync"))
+        life.record(p.StageComputed(stage=id_, attempt="att-0001", exit_code=0))
+        life.complete(id_)
+    points: list[dict[str, Any]] = [{"x": x, "kind": "a"} for x in (1, 2)]
+    with pytest.raises(OutsideEnvelope) as error:
+        life.record(p.RoundBegun(loop="search", points=points, by="agent:x"))
+    assert "3 tasks may be computed, and 2 of its 4 are left" in str(error.value)
+    life.record(p.RoundBegun(loop="search", points=points[:1], by="agent:x"))
+    assert life.state.loops["search"].round.number == 2
