@@ -41,12 +41,13 @@ crash: $(VENV)/.dev tools test-tools ## run the long matrices, and properties on
 soak: $(VENV)/.dev tools test-tools ## run the generators at their full length
 	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m soak --timeout 3600
 
-examples: $(VENV)/.app tools ## run the examples: R_g and D with LAMMPS, T_c of the Ising model
+examples: $(VENV)/.examples tools ## run the examples: R_g and D with LAMMPS, T_c of the Ising model, a search
 	@command -v lmp >/dev/null || { \
 	  echo "make: no lmp on the path (Debian: apt install lammps)" >&2; exit 1; }
 	rm -rf $(EXAMPLES)
 	mkdir -p $(EXAMPLES)
-	cp -r examples/bead-spring-rg examples/ising-tc examples/lj-diffusion $(EXAMPLES)
+	cp -r examples/bead-spring-rg examples/ising-tc examples/lj-diffusion examples/polymer-bo \
+	  $(EXAMPLES)
 	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify stage-4
 	cd $(EXAMPLES)/ising-tc && PATH="$(CURDIR)/$(BIN):$$PATH" && \
@@ -55,6 +56,8 @@ examples: $(VENV)/.app tools ## run the examples: R_g and D with LAMMPS, T_c of 
 	  sed -i 's/from = 0.55, to = 3.40/from = 0.70, to = 3.55/; s/^limit = 0.01/limit = 0.15/' \
 	    plan.toml && \
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify figure
+	cd $(EXAMPLES)/polymer-bo && PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
 
 check: $(VENV)/.dev ## formatting, lint, types, layers, words
 	$(BIN)/ruff format --check .
@@ -116,6 +119,10 @@ $(VENV)/.made:
 
 $(VENV)/.app: $(VENV)/.made pyproject.toml
 	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.app
+	$(PIP) install --editable '.[examples]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.app
