@@ -260,7 +260,7 @@ class OutsideEnvelope(Worded, Refused):
     code = "outside_envelope"
     text = (
         "round {round} of {loop} does not begin: {problems:; }. Other points are proposed, or a "
-        "person widens the envelope: `wfctl amend propose --set rounds.{loop}.within=JSON --reason "
+        "person widens the envelope: `wfctl amend propose --set rounds.{loop}.FIELD=VALUE --reason "
         "TEXT`."
     )
     loop: str
