@@ -41,12 +41,13 @@ crash: $(VENV)/.dev tools test-tools ## run the long matrices, and properties on
 soak: $(VENV)/.dev tools test-tools ## run the generators at their full length
 	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m soak --timeout 3600
 
-examples: $(VENV)/.app tools ## run the examples: R_g, D and viscosity with LAMMPS, T_c of the Ising model
+examples: $(VENV)/.examples tools ## run the examples: R_g, D, viscosity, a search with LAMMPS; Ising
 	@command -v lmp >/dev/null || { \
 	  echo "make: no lmp on the path (Debian: apt install lammps)" >&2; exit 1; }
 	rm -rf $(EXAMPLES)
 	mkdir -p $(EXAMPLES)
 	cp -r examples/bead-spring-rg examples/ising-tc examples/lj-diffusion examples/melt-viscosity \
+	  examples/polymer-bo \
 	  $(EXAMPLES)
 	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify stage-4
@@ -58,6 +59,8 @@ examples: $(VENV)/.app tools ## run the examples: R_g, D and viscosity with LAMM
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify figure
 	cd $(EXAMPLES)/melt-viscosity && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify compare
+	cd $(EXAMPLES)/polymer-bo && PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
 
 check: $(VENV)/.dev ## formatting, lint, types, layers, words
 	$(BIN)/ruff format --check .
@@ -119,6 +122,10 @@ $(VENV)/.made:
 
 $(VENV)/.app: $(VENV)/.made pyproject.toml
 	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.app
+	$(PIP) install --editable '.[examples]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.app

@@ -128,18 +128,23 @@ def judging(stage: Stage) -> set[str]:
     if not is_sweep(stage.parameters):
         return {*own}
     # A task is judged in a copy of its folder.
-    return {*own, *_paths(stage, "task_verify", f"{stage.id}/{DONE}/any")}
+    return {*own, *_paths(stage, "task_verify", _folder(stage))}
 
 
 def _named(state: Workflow, stage: Stage) -> Iterator[str]:
     points = [stage.parameters[MAP].get("file")] if is_sweep(stage.parameters) else []
     yield from judging(stage)
-    yield from _paths(stage, "command", stage.id)
+    yield from _paths(stage, "command", _folder(stage))
     yield from filter(_is_script, _texts(stage.inputs))
     yield from _texts(points)
     for path in filter(_is_script, _texts(stage.parameters.get("forward_files"))):
         yield from _below("", f"{stage.id}/{path}")
     yield from map(os.path.normpath, _texts([state.profile(stage).get("config_path")]))
+
+
+def _folder(stage: Stage) -> str:
+    """Return the folder in which a command runs: each task of a sweep has one of its own."""
+    return f"{stage.id}/{DONE}/any" if is_sweep(stage.parameters) else stage.id
 
 
 def _texts(values: object) -> list[str]:

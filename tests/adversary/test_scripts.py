@@ -80,6 +80,20 @@ def test_a_script_that_was_changed_before_anything_ran_is_told(
     assert f"{name}: not what it was when the workflow began" in told(place)
 
 
+def test_a_file_that_the_command_of_a_sweep_names_is_told(tmp_path: Path) -> None:
+    """From the folder of a task it is further to the root than from that of the stage."""
+    command = "solve -in ../../../model.run -x $WFCTL_PARAM_x > out.txt"
+    parameters = {"command": command, "map": {"grid": {"x": [1, 2]}}}
+    sweep: dict[str, Any] = {"id": "stage-1", "name": "Solve", "parameters": parameters}
+    sweep["outputs"] = ["stage-1/tasks.csv"]
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "model.run").write_text("first\n")
+    place = make_in(root, {"workflow_id": "sweep", "stages": [sweep]})
+    (root / "model.run").write_text("second\n")
+    assert "model.run: not what it was when the workflow began" in told(place)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_script_that_was_changed_under_a_completed_stage_is_told(
