@@ -30,7 +30,6 @@ from projections.words.amendments import held
 from projections.words.answers import answers
 from projections.words.came_about import decisions, line_of, missing
 from projections.words.mandates import standings
-from projections.words.rounds import loops_told
 from projections.words.text import utc_seconds
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from cli.commands.machine.reads import MachineFollower
     from projections.screens.watch_view import View
+    from projections.words.rounds import LoopTold
     from service.reading.moment import Moment
 
 
@@ -138,7 +138,7 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
         else [],
         "consent": {"policy": state.consent, "warnings": doubts, "decisions": decisions(state)},
         "mandates": [one.to_dict() for one in standings(state)],
-        "rounds": [one.to_dict() for one in loops_told(state)],
+        "rounds": [one.to_dict() for one in _loops(state)],
         "journal": journal._asdict() if journal else None,
     }
     return StatusAnswer(data, notices, state, told, seen)
@@ -193,7 +193,7 @@ def _text(
     lines += [] if state.is_finished else _few((f"so far: {one}" for one in found), 3)
     agreed = (f"{', '.join(_few(ids, 4))} {how}" for how, ids in decisions(state).items())
     lines += _few((f"decided: {one}" for one in agreed), 2)
-    lines += _few((f"loop {_clip(str(one))}" for one in loops_told(state)), 3)
+    lines += _few((f"loop {_clip(str(one))}" for one in _loops(state)), 3)
     lines += _few((f"mandate {_clip(str(one))}" for one in standings(state)), 3)
     waiting = waits(state, seen)
     lines += ["waits for a person:"] if waiting else []
@@ -201,6 +201,14 @@ def _text(
     lines += _few((f"warning: {notice}" for notice in notices), 4)
     lines += _few((f"next: {action}" for action in output.next_actions(state, seen)), 4)
     return "\n".join(lines)
+
+
+def _loops(state: Workflow) -> list[LoopTold]:
+    if not state.loops:
+        return []
+    from projections.words.rounds import loops_told  # only if there is one
+
+    return loops_told(state)
 
 
 def _few(lines: Iterable[str], most: int) -> list[str]:

@@ -17,7 +17,6 @@ from projections.words.amendments import summary
 from projections.words.answers import answers
 from projections.words.came_about import Item, counts_of, line_of
 from projections.words.mandates import standings
-from projections.words.rounds import loops_told
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
@@ -115,9 +114,16 @@ def briefing_of(
         judged=tuple(_judged(state)),
         results=tuple(str(one) for one in answers(state, around.seen) if one.number),
         mandates=tuple(map(str, standings(state))),
-        loops=tuple(map(str, loops_told(state))),
+        loops=tuple(_loops(state)),
         decided=_decision(state),
     )
+
+
+def _loops(state: Workflow) -> Iterator[str]:
+    if state.loops:
+        from projections.words.rounds import loops_told  # only if there is one
+
+        yield from map(str, loops_told(state))
 
 
 def _is_unfit(one: Item) -> bool:
