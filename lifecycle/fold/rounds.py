@@ -32,15 +32,21 @@ def begun(draft: Workflow, event: Event) -> None:
             began_at=event.occurred_at,
         )
     )
-    for id_ in loop.stages:
-        _again(draft.stages[id_])
+    stages = [draft.stages[id_] for id_ in loop.stages]
+    for stage in stages:
+        _again(stage)
+    for stage in stages:
+        if stage.status is Status.INVALIDATED and not draft.unmet(stage):
+            stage.status = Status.READY
 
 
 def _again(stage: Stage) -> None:
     if stage.status is Status.SKIPPED:
         return
     stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
-    stage.metrics = []
+    stage.metrics, stage.retry_count, stage.fix = [], 0, None
+    stage.started_at = stage.completed_at = None
+    stage.running_process, stage.blocked_by = None, {}
     # Tasks of the rounds before go on to count.
     stage.keeps_tasks = is_sweep(stage.parameters)
 

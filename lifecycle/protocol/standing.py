@@ -340,7 +340,10 @@ def looped(log: Standing, event: Data) -> None:
     hold(not log.waiting, "consent", f"it begins while {log.waiting} waits for a decision")
     log.rounds[name] = last + 1
     for stage in stages:
-        stage.status = "invalidated"
+        stage.status, stage.retries, stage.blocked = "invalidated", 0, {}
+    for stage in stages:
+        if all(log.stages[need].status == "completed" for need in stage.needs):
+            stage.status = "ready"
 
 
 def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:

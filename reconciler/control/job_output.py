@@ -221,7 +221,9 @@ class Progress:
         """Return the line of a stage under way; ``elapsed`` is how long it has been."""
         place = self._place(state, stage)
         words = "" if place else last_words(self._jobs, state, stage)
-        told = [f"{stage.id} {stage.status.value}, {elapsed}", place, words]
+        # One that is waited for in place is called preparing until it has ended.
+        status = "running" if stage.attempts[-1].launched_at else stage.status.value
+        told = [f"{stage.id} {status}, {elapsed}", place, words]
         return ": ".join(filter(None, told))
 
     def _place(self, state: Workflow, stage: Stage) -> str:

@@ -164,7 +164,6 @@ LOOPED = [
 ROUND_2 = [
     *LOOPED,
     further(),
-    one("stage.readied", stage="a", reset=True),
     one("stage.prepared", stage="a"),
     *begun(number=2),
     launch(2),
