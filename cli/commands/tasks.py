@@ -158,7 +158,7 @@ def chosen_of(
     Raises `NotFound` for a stage without tasks, `InvalidOption` for a name that it does not have.
     """
     from reconciler.sweep import table
-    from reconciler.sweep.table import row_of
+    from reconciler.sweep.map_points import rounds_of
     from reconciler.sweep.tasks import tasks_of
 
     state = workflow.state()
@@ -166,12 +166,14 @@ def chosen_of(
     if not is_sweep(stage.parameters):
         raise NotFound(f"{id_} has no tasks; expected parameters.map in its definition", stage=id_)
     found = tasks_of(workflow.root.path, state, stage)
+    rounds = rounds_of(state, stage)
     names = [*found[0].point.values, *sweep_of(stage.parameters).metrics]
+    names += ["round"] if rounds else []
     try:
         table.check(names, conditions)
     except table.UnknownColumn as error:
         raise InvalidOption(f"--where: {error}") from error
-    rows = [row_of(task) for task in found]
+    rows = table.rows_of(found, rounds)
     return found, [row for row in rows if table.fits(row, conditions)]
 
 

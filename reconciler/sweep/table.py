@@ -49,39 +49,41 @@ def _moment(micros: int | None) -> str | None:
     return None if micros is None else utc_text(datetime.fromtimestamp(micros / 1e6, UTC))
 
 
-def _csv_of(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> str:
+def _csv_of(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: bool) -> str:
     """Return the table as CSV: key, values, state and numbers of each task, and its round."""
     metrics = sweep_of(stage.parameters).metrics
     numbers = list(metrics)
     errors = [name for name, metric in metrics.items() if metric.error]
-    values = list(tasks[0].point.values) if tasks else []
+    values = list(rows[0]["values"]) if rows else []
     about = ["state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory", "folder"]
+    first = ["key", *(["round"] if is_looped else [])]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
-    head = ["key", *(["round"] if rounds else []), *values, *about, *numbers]
-    lines.writerow([*head, *(f"{name}_error" for name in errors)])
-    for number, task in enumerate(tasks):
-        row = row_of(task)
+    lines.writerow([*first, *values, *about, *numbers, *(f"{name}_error" for name in errors)])
+    for row in rows:
         own = [row["values"][name] for name in values] + [row[name] for name in about]
         cells = [*own, *(row["metrics"].get(name) for name in numbers)]
-        cells += [task.errors.get(name) for name in errors]
+        cells += [row.get("errors", {}).get(name) for name in errors]
         texts = (one if one is None or isinstance(one, str) else json.dumps(one) for one in cells)
-        lines.writerow([row["key"], *([round_of(rounds, number)] if rounds else []), *texts])
+        lines.writerow([*(row[name] for name in first), *texts])
     return out.getvalue()
 
 
-def round_of(rounds: Sequence[int], task: int) -> int:
-    """Return the round of a task by its place, given how many tasks were before each round."""
-    return sum(before <= task for before in rounds)
+def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str, Any]]:
+    """Return the rows of all tasks; ``rounds``: how many tasks there were before each round."""
+    if not rounds:
+        return [row_of(task) for task in tasks]
+    return [
+        {**row_of(task), "round": sum(before <= number for before in rounds)}
+        for number, task in enumerate(tasks)
+    ]
 
 
 def write(root: Path, stage: Stage, tasks: Sequence[Task], rounds: Sequence[int] = ()) -> None:
-    """Write the table in both forms; ``rounds``: how many tasks there were before each."""
+    """Write the table in both forms; ``rounds`` as in `rows_of`."""
     as_csv, as_json = (root / path for path in table_of(stage.id))
-    write_whole(as_csv, _csv_of(stage, tasks, rounds).encode())
-    rows = [row_of(task) for task in tasks]
-    if rounds:
-        rows = [{**row, "round": round_of(rounds, number)} for number, row in enumerate(rows)]
+    rows = rows_of(tasks, rounds)
+    write_whole(as_csv, _csv_of(stage, rows, is_looped=bool(rounds)).encode())
     document = {"stage": stage.id, "tasks": rows}
     write_whole(as_json, json.dumps(document, ensure_ascii=False).encode() + b"\n")
 
