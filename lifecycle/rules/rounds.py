@@ -107,9 +107,10 @@ def problems_of(
         return
     if loop.each is not None and len(asked) > loop.each:
         yield f"it has {len(asked)} points; expected {loop.each} at most"
-    for number, point in enumerate(asked, 1):
-        yield from (f"point {number}: {why}" for why in outside_of(loop, point))
-    yield from _twice(state, loop, standing, asked)
+    unfit = [(n, why) for n, point in enumerate(asked, 1) for why in outside_of(loop, point)]
+    yield from (f"point {number}: {why}" for number, why in unfit)
+    if not unfit:
+        yield from _twice(state, loop, standing, asked)
     so_far = used(state, f"{LOOP}{loop.name}")
     mandate = state.mandate(f"{LOOP}{loop.name}")
     stage = state.stages[loop.points]
@@ -129,7 +130,8 @@ def _twice(
     from lifecycle.sweeps.points import UnusableMap, points
 
     options = {k: v for k, v in state.stages[loop.points].parameters[MAP].items() if k == "folders"}
+    before = points_before(state, loop, standing)
     try:
-        points({"points": [*points_before(state, loop, standing), *asked], **options})
+        points({"points": [*before, *asked], **options})
     except UnusableMap as error:
-        yield str(error)
+        yield f"{error} (the first {len(before)} are those so far)"

@@ -133,7 +133,7 @@ def tampering_records(root: Root, log: WorkflowLog) -> Iterator[Record]:
 #: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
 _BY_CONSENT = frozenset(
     {"needs_consent", "impact_changed", "stale_amendment"}
-    | {"submission_drift", "submission_changed"}
+    | {"submission_drift", "submission_changed", "outside_envelope"}
 )
 
 
