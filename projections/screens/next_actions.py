@@ -113,7 +113,7 @@ def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator
     from lifecycle.rules.mandates import refusals, task_count, widening
 
     name = str(state.mandate_of(stage))
-    least = 1 if stage.keeps_tasks else task_count(stage)
+    least = 1 if stage.keeps_tasks else task_count(state, stage)
     if why := "; ".join(refusals(state, stage, least, around.now)):
         why = f"its mandate {name} does not allow an attempt: {why}"
         grant = widening(name)

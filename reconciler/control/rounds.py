@@ -125,13 +125,13 @@ def points_in(loop: LoopDefinition, number: int, path: str, content: bytes) -> l
         text = content.decode("utf-8-sig")
         if not text.strip():
             return []
-        if path.endswith((".csv", ".jsonl")):
-            return [dict(one) for one in rows_of(path, text)]
-        found = json.loads(text)
+        are_rows = path.endswith((".csv", ".jsonl"))
+        found = [*map(dict, rows_of(path, text))] if are_rows else json.loads(text)
+        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     except UnusableMap as error:
         why = str(error).removeprefix(f"{path}: ")
         raise UnreadablePoints(loop.name, number, path, why) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         why = f"expected CSV, JSON or JSON lines ({error})"
         raise UnreadablePoints(loop.name, number, path, why) from error
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):

@@ -29,6 +29,7 @@ from reconciler.sweep.tasks import (
     JUDGE,
     Task,
     definition_of,
+    is_left,
     origin_of,
     put_aside,
     tasks_of,
@@ -66,11 +67,16 @@ def assigned(
     basis = _basis(root, stage, given, inputs)
     known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
     what = sweep_of(stage.parameters)
-    # One in the place of a lost attempt leaves out the tasks that have used up their tries.
+    name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
+    # In the place of a lost attempt, and in a further round, no task is tried that used up its
+    # tries.
+    leaves = recovers is not None or (
+        name is not None and is_left(last, state.loops[name].round.number)
+    )
     todo = {
         task.point.key: task
         for task in known
-        if task.state != "done" and (recovers is None or not task.is_spent(what.retries))
+        if task.state != "done" and not (leaves and task.is_spent(what.retries))
     }
     put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
