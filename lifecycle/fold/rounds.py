@@ -37,7 +37,7 @@ def begun(draft: Workflow, event: Event) -> None:
 
 
 def why_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | None:
-    """Return why a round that is recorded has not begun, whoever wrote its row; None if it has."""
+    """Return why a round that is recorded has not begun; None if it has."""
     standing = state.loops.get(data["loop"])
     if standing is None:
         return "there is no such loop"

@@ -9,7 +9,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import Impact, foresee, seconds_of
-from lifecycle.state.conditions import cores
+from lifecycle.state.conditions import added_points, cores
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.words.mandates import (
@@ -177,7 +177,7 @@ def task_count(state: Workflow, stage: Stage) -> int:
         return next((one.tasks["total"] for one in reversed(stage.attempts) if one.tasks), 1)
     from lifecycle.sweeps.points import points  # it loads readers of files
 
-    return len(points(given)) + len(state.added_points(stage.id))
+    return len(points(given)) + len(added_points(state, stage.id))
 
 
 def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:

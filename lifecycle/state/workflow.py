@@ -392,12 +392,6 @@ class Workflow:
         """Return the name of the loop that a stage is in."""
         return next((name for name, loop in self.loops.items() if stage in loop.stages), None)
 
-    def added_points(self, stage: str) -> list[dict[str, Any]]:
-        """Return the points that rounds added to those of a stage's map, in their order."""
-        name = self.loop_of(stage)
-        is_theirs = name is not None and self.loop(name).points == stage
-        return self.loops[name].added if is_theirs and name is not None else []
-
     @property
     def results(self) -> list[str]:
         """The numbers and files that answer its question, as a plan names them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eventstore.private import read_regular
 from lifecycle.errors import Refused
+from lifecycle.state.conditions import added_points
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import Point, UnusableMap, points
@@ -53,7 +54,7 @@ def points_of(
     try:
         text = None if content is None else content.decode()
         found = points(given, text, _like(root, state, given, anew))
-        if added := state.added_points(stage.id):
+        if added := added_points(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}
             found = points({"points": [*(dict(p.values) for p in found), *added], **folders})
     except UnicodeDecodeError as error:

@@ -204,7 +204,7 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_round_begins_nothing(tmp_path: Path, name: str) -> None:
-    """Whoever wrote its row: the fold judges it, and audit tells of it."""
+    """The fold judges each row, and audit tells of it."""
     change, ask = FORGED[name]
     place = looped(tmp_path, "x\n999\n", ask=ask)
     assert place.json("run").code == 6
