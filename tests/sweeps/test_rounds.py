@@ -136,6 +136,14 @@ def test_an_agent_begins_a_round_once_and_within(tmp_path: Path) -> None:
     assert points_of_rounds(place) == [[7]]
 
 
+def test_a_plan_shows_the_envelope_to_the_person_who_agrees(tmp_path: Path) -> None:
+    """Each bound has its line, and a long text hides none."""
+    place = looped(tmp_path, consent="terminal", description="a" * 10_000)
+    shown = place.call("amend", "show", "plan").out.splitlines()
+    assert '  within x: {"from": 0, "to": 100, "step": 1}' in shown
+    assert {"  at_most: 3", "  each: 2", '  ask: "next/next.csv"'} <= {*shown}
+
+
 @pytest.mark.slow
 def test_a_tolerated_failure_is_computed_in_its_own_round_alone(tmp_path: Path) -> None:
     """It stays failed in the table, and no later round tries it again."""
