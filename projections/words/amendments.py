@@ -136,7 +136,7 @@ def _stage(state: Workflow, stage: Stage) -> Iterator[str]:
 
 def _allowed(name: str, given: Any) -> Iterator[str]:
     """Yield what is allowed beforehand; each bound has its line, so that it is shown whole."""
-    yield f"{name}, by which changes take effect that nobody is asked about"
+    yield f"{name}, by which stages are computed that nobody is asked about"
     for field, value in given.items() if isinstance(given, dict) else [("is", given)]:
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for key, one in parts:
