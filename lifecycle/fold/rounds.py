@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +12,15 @@ from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.metrics import metrics_of
-from lifecycle.words.rounds import LoopDefinition, is_met, loops_of
+from lifecycle.words.rounds import LoopDefinition, is_met, loops_of, outside_of
 
 
 def begun(draft: Workflow, event: Event) -> None:
     """A round begins: its stages are computed again, with its points beside those of before."""
     data = event.data
-    loop = draft.loops.get(data["loop"])
-    if loop is None or data["round"] != loop.round.number + 1:
-        return  # written past the rules
+    if why_not_begun(draft, data) is not None:
+        return
+    loop = draft.loops[data["loop"]]
     loop.rounds.append(
         Round(
             number=data["round"],
@@ -38,6 +38,32 @@ def begun(draft: Workflow, event: Event) -> None:
     for stage in stages:
         if stage.status is Status.INVALIDATED and not draft.unmet(stage):
             stage.status = Status.READY
+
+
+def why_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | None:
+    """Return why a round that is recorded has not begun; None if it has."""
+    standing = state.loops.get(data["loop"])
+    if standing is None:
+        return "there is no such loop"
+    loop = state.loop(data["loop"])
+    if not standing.is_due or data["round"] != standing.round.number + 1:
+        return "no such round was due"
+    if not is_from_its_source(state, loop, data):
+        return f"its points are not those of {loop.ask}"
+    if not data["points"] or len(data["points"]) > (loop.each or len(data["points"])):
+        return "it has another number of points than the envelope allows"
+    outside = (why for point in data["points"] for why in outside_of(loop, point))
+    return next(outside, None)
+
+
+def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str, Any]) -> bool:
+    """Whether points are those which a loop asks for: of a stage, its output as it left it."""
+    results = {
+        one["path"]: one["sha256"] for one in state.stages[loop.asked or loop.points].results
+    }
+    known = (data.get("data") or {}).get(loop.ask)
+    own = data.get("source") == loop.ask and known is not None
+    return loop.asks_somebody or (own and known == results.get(loop.ask))
 
 
 def _again(stage: Stage) -> None:

@@ -22,8 +22,10 @@ from lifecycle.rules.impact import (
     reach_of,
     stage_definition,
 )
+from lifecycle.rules.rounds import twice
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, misshapen_results
 from lifecycle.words.rounds import ROUNDS, loops_of
@@ -239,6 +241,9 @@ def _begun_loops(state: Workflow, changed: Workflow) -> Iterator[str]:
             yield f"rounds.{name}: it has begun; `wfctl round stop {name}` ends it"
         elif (after.stages, after.points) != (before.stages, before.points):
             yield f"rounds.{name}: its stages and their points stay, as it has begun"
+        elif is_sweep(changed.stages[after.points].parameters):
+            found = twice(changed, after, state.loops[name], [])
+            yield from (f"rounds.{name}: {why}" for why in found)
 
 
 def _unusable_signers(signers: Any) -> Iterator[str]:

@@ -13,7 +13,7 @@ from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks, rewired_fields
 from lifecycle.fold.rounds import refresh
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import downstream, is_judged_alone
+from lifecycle.state.conditions import added_points, downstream, is_judged_alone
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
@@ -384,6 +384,10 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     )
 
 
+#: Names of folders that any value may have: the keys alone are asked for.
+_FOLDERS = {"folders": "digest"}
+
+
 def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing if a file names its points."""
     maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
@@ -391,7 +395,9 @@ def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iter
         return
     from lifecycle.sweeps.points import points  # it loads readers of files, which few commands need
 
-    before, after = (tuple(point.key for point in points(one)) for one in maps)
+    added = added_points(state, id_)
+    of = [points({"points": added, **_FOLDERS})] if added else []
+    before, after = (tuple(p.key for some in (points(one), *of) for p in some) for one in maps)
     stage = state.stage(id_)
     # As they were when they were last looked at.
     seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")

@@ -9,7 +9,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import Impact, foresee, seconds_of
-from lifecycle.state.conditions import cores
+from lifecycle.state.conditions import added_points, cores
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.words.mandates import (
@@ -158,7 +158,7 @@ def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, f
     unknown = False
     for id_ in dict.fromkeys([*amendment.targets, *impact.again]):
         stage = changed.stages[id_]
-        count = known[id_] if id_ in known else task_count(stage)
+        count = known[id_] if id_ in known else task_count(changed, stage)
         limit = time_limit(stage.parameters)
         unknown = unknown or limit is None
         tasks, seconds = (
@@ -168,7 +168,7 @@ def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, f
     return tasks, None if unknown else seconds
 
 
-def task_count(stage: Stage) -> int:
+def task_count(state: Workflow, stage: Stage) -> int:
     """Return how many tasks a stage has; of points in a file, as many as it had."""
     if not is_sweep(stage.parameters):
         return 1
@@ -177,7 +177,7 @@ def task_count(stage: Stage) -> int:
         return next((one.tasks["total"] for one in reversed(stage.attempts) if one.tasks), 1)
     from lifecycle.sweeps.points import points  # it loads readers of files
 
-    return len(points(given))
+    return len(points(given)) + len(added_points(state, stage.id))
 
 
 def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
+from lifecycle.fold.rounds import is_from_its_source
 from lifecycle.payload import models as p
 from lifecycle.rules.mandates import cost_problems, task_count, used
 from lifecycle.state.conditions import cores
@@ -76,10 +77,7 @@ def _due(state: Workflow, command: p.RoundBegun, standing: LoopState) -> None:
 
 def _from_its_source(state: Workflow, loop: LoopDefinition, command: p.RoundBegun) -> None:
     """Refuse points that are not those which the loop asks for: of a stage, its verified output."""
-    if loop.asks_somebody:
-        return
-    results = {one["path"]: one["sha256"] for one in state.stages[loop.asked].results}
-    if command.source != loop.ask or command.data.get(loop.ask) != results.get(loop.ask):
+    if not is_from_its_source(state, loop, {"source": command.source, "data": command.data}):
         raise Refused(
             f"{loop.name} takes its points from {loop.ask} as {loop.asked} left it, and from "
             f"nobody else; found {command.source or 'points of somebody'}.",
@@ -107,9 +105,10 @@ def problems_of(
         return
     if loop.each is not None and len(asked) > loop.each:
         yield f"it has {len(asked)} points; expected {loop.each} at most"
-    for number, point in enumerate(asked, 1):
-        yield from (f"point {number}: {why}" for why in outside_of(loop, point))
-    yield from _twice(state, loop, standing, asked)
+    unfit = [(n, why) for n, point in enumerate(asked, 1) for why in outside_of(loop, point)]
+    yield from (f"point {number}: {why}" for number, why in unfit)
+    if not unfit:
+        yield from twice(state, loop, standing, asked)
     so_far = used(state, f"{LOOP}{loop.name}")
     mandate = state.mandate(f"{LOOP}{loop.name}")
     if mandate is not None:
@@ -137,13 +136,17 @@ def _ahead(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, floa
 LOOP = "rounds."
 
 
-def _twice(
+def twice(
     state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
+    """Say which points are one, or cannot stand beside those of the map and of earlier rounds."""
     from lifecycle.sweeps.points import UnusableMap, points
 
     options = {k: v for k, v in state.stages[loop.points].parameters[MAP].items() if k == "folders"}
+    so_far = ""
     try:
-        points({"points": [*points_before(state, loop, standing), *asked], **options})
+        before = points_before(state, loop, standing)
+        so_far = f" (the first {len(before)} are those so far)"
+        points({"points": [*before, *asked], **options})
     except UnusableMap as error:
-        yield str(error)
+        yield f"{error}{so_far}"

@@ -55,6 +55,14 @@ def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
     return found
 
 
+def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
+    """Return the points that rounds added to those of a stage's map, in their order."""
+    name = state.loop_of(stage)
+    if name is None or state.loop(name).points != stage:
+        return []
+    return state.loops[name].added
+
+
 #: Parameters of which a part alone is computed from, which stands beside them.
 _IN_PART = frozenset({"resource_overrides", "environment"})
 #: Resources by which a command finds other software.

@@ -90,7 +90,7 @@ def _rows(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, A
         return (dict(zip(columns, row, strict=True)) for row in product(*columns.values()))
     if "zip" in given:
         return _zip(_columns(given["zip"], "zip"))
-    return _of_text(str(given.get("file")), text or "")
+    return rows_of(str(given.get("file")), text or "")
 
 
 def _objects(given: Any, way: str) -> Iterator[Mapping[str, Any]]:
@@ -170,7 +170,11 @@ def _zip(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _of_text(path: str, text: str) -> list[Mapping[str, Any]]:
+def rows_of(path: str, text: str) -> list[Mapping[str, Any]]:
+    """Return the values of each point of a file of CSV or of JSON lines, whatever they are.
+
+    Raises `UnusableMap`.
+    """
     if path.endswith(".csv"):
         return list(_of_csv(path, text))
     rows: list[Mapping[str, Any]] = []
@@ -186,6 +190,8 @@ def _of_text(path: str, text: str) -> list[Mapping[str, Any]]:
 def _of_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
     lines = csv.reader(text.splitlines(keepends=True))
     names = next(lines, [])
+    if len(set(names)) != len(names):
+        raise UnusableMap(f"{path}: expected each name once, found {', '.join(names):.80}")
     for number, cells in enumerate(lines, 2):
         if cells and len(cells) != len(names):
             raise UnusableMap(

@@ -113,7 +113,7 @@ def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator
     from lifecycle.rules.mandates import refusals, task_count, widening
 
     name = str(state.mandate_of(stage))
-    least = 1 if stage.keeps_tasks else task_count(stage)
+    least = 1 if stage.keeps_tasks else task_count(state, stage)
     if why := "; ".join(refusals(state, stage, least, around.now)):
         why = f"its mandate {name} does not allow an attempt: {why}"
         grant = widening(name)
@@ -131,7 +131,16 @@ def hindered(state: Workflow, around: Surroundings) -> list[Hindrance]:
     session = session_bar(state, around)
     if session is not None and len(barred) < len(due):
         held.append(session.to_hindrance(None))
-    return held
+    return held + [one.to_hindrance(None) for one in _asked(state)]
+
+
+def _asked(state: Workflow) -> Iterator[Bar]:
+    """Look at loops that wait for points which one of their stages has said."""
+    for name, loop in state.loops.items():
+        asked = state.loop(name)
+        if loop.is_due and not asked.asks_somebody and not state.pending_amendments:
+            why = f"{name} waits for the points of round {loop.round.number + 1}"
+            yield Bar(why, NextAction(f"wfctl round propose {name}", why))
 
 
 def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str]:
@@ -273,14 +282,11 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
 
 def _of_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
     """Begin the next round of each loop that waits for points, unless a loop of ours does it."""
+    yield from () if around.driven else (one.action for one in _asked(state))
     for name, loop in state.loops.items():
-        if not loop.is_due or state.pending_amendments:
-            continue
-        why = f"{name} waits for the points of round {loop.round.number + 1}"
-        if state.loop(name).asks_somebody:
+        if loop.is_due and not state.pending_amendments and state.loop(name).asks_somebody:
+            why = f"{name} waits for the points of round {loop.round.number + 1}"
             yield NextAction(f"wfctl round propose {name} FILE", why, ("FILE",))
-        elif not around.driven:
-            yield NextAction(f"wfctl round propose {name}", why)
 
 
 def _are(ids: list[str]) -> str:

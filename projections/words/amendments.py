@@ -113,7 +113,12 @@ def plan_lines(state: Workflow) -> list[str]:
         *(f"Back end {name}: {_plan_json(one)}" for name, one in state.backend_profiles.items()),
         f"Sessions: {_plan_json(steering)}",
         f"Who may agree to later changes: by {state.consent}{signers}",
-        *(line for name, one in state.mandates.items() for line in _mandate(name, one)),
+        *(
+            line
+            for name, one in state.mandates.items()
+            for line in _allowed(f"Mandate {name}", one)
+        ),
+        *(line for name, one in state.rounds.items() for line in _allowed(f"Loop {name}", one)),
         f"May cost: {_cost(state)}",
     ]
 
@@ -129,9 +134,9 @@ def _stage(state: Workflow, stage: Stage) -> Iterator[str]:
         yield f"  success criteria: {stage.success_criteria}"
 
 
-def _mandate(name: str, given: Any) -> Iterator[str]:
+def _allowed(name: str, given: Any) -> Iterator[str]:
     """Yield what is allowed beforehand; each bound has its line, so that it is shown whole."""
-    yield f"Mandate {name}, by which changes take effect that nobody is asked about"
+    yield f"{name}, by which stages are computed that nobody is asked about"
     for field, value in given.items() if isinstance(given, dict) else [("is", given)]:
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for key, one in parts:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.private import read_regular
-from lifecycle.errors import OutsideEnvelope
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
@@ -91,12 +90,7 @@ def begin_asked(jobs: Jobs, name: str, options: WriteOptions | None = None) -> O
 
 def begin(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Outcome:
     """Begin a round; points that may not be computed are refused, and the refusal is kept."""
-    try:
-        outcome = jobs.service.handle(command, options=options)
-    except OutsideEnvelope as refusal:
-        if not options.dry_run:
-            jobs.service.writer.record_refusal([command], refusal)
-        raise
+    outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
     return outcome
 
@@ -108,12 +102,16 @@ def proposed_by_stage(root: Path, state: Workflow, loop: LoopDefinition) -> p.Ro
         content = read_regular(root / loop.ask)
     except OSError as error:
         raise UnreadablePoints(loop.name, number, loop.ask, str(error.strerror)) from error
+    found = sha256(content).hexdigest()
+    if found not in (one["sha256"] for one in state.stages[loop.asked].results):
+        why = f"it is not as {loop.asked} left it; `wfctl verify {loop.asked}` says more"
+        raise UnreadablePoints(loop.name, number, loop.ask, why)
     return p.RoundBegun(
         loop=loop.name,
         points=points_in(loop, number, loop.ask, content),
         by=f"stage:{loop.asked}",
         source=loop.ask,
-        data={loop.ask: sha256(content).hexdigest()},
+        data={loop.ask: found},
     )
 
 
@@ -121,21 +119,19 @@ def points_in(loop: LoopDefinition, number: int, path: str, content: bytes) -> l
     """Return the points of a file of CSV, of JSON, or of JSON lines; raises `UnreadablePoints`."""
     import json
 
-    from lifecycle.sweeps.points import UnusableMap, points
+    from lifecycle.sweeps.points import UnusableMap, rows_of
 
     try:
         text = content.decode("utf-8-sig")
         if not text.strip():
             return []
-        if path.endswith((".csv", ".jsonl")):
-            rows = points({"file": path, "folders": "digest"}, text)
-            return [dict(one.values) for one in rows]
-        found = json.loads(text)
+        are_rows = path.endswith((".csv", ".jsonl"))
+        found = [*map(dict, rows_of(path, text))] if are_rows else json.loads(text)
+        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     except UnusableMap as error:
-        if "no points" in str(error):
-            return []
-        raise UnreadablePoints(loop.name, number, path, str(error)) from error
-    except ValueError as error:
+        why = str(error).removeprefix(f"{path}: ")
+        raise UnreadablePoints(loop.name, number, path, why) from error
+    except (ValueError, RecursionError) as error:
         why = f"expected CSV, JSON or JSON lines ({error})"
         raise UnreadablePoints(loop.name, number, path, why) from error
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):

@@ -212,6 +212,13 @@ _REASON = 500
 
 Mark = tuple[str, str, int, int]
 """What changes when a stage moves: id, status, attempts, retries."""
+Asked = tuple[str, int, int, str]
+"""What changes when other points may be taken: loop, round, plan version, end of the round."""
+
+
+def _asked_of(state: Workflow, name: str) -> Asked:
+    loop = state.loops[name].round
+    return (name, loop.number, state.version, str(loop.ended_at))
 
 
 def _mark_of(stage: Stage) -> Mark:
@@ -230,7 +237,7 @@ class WorkflowLoop:
         self._turns: dict[tuple[str, str], Turn] = {}
         self._hindrances: dict[Mark, Hindrance] = {}
         #: Loop and round whose next points may not be computed, and why.
-        self._refused: dict[tuple[str, int], str] = {}
+        self._refused: dict[Asked, str] = {}
         limit = orders.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
 
@@ -285,13 +292,13 @@ class WorkflowLoop:
     def _named(self, state: Workflow) -> list[Hindrance]:
         """Return what was found to hinder stages that have not moved since."""
         marks = map(_mark_of, state.stages.values())
-        rounds = {(name, loop.round.number) for name, loop in state.loops.items()}
+        asked = {_asked_of(state, name): state.loop(name).asked for name in state.loops}
         return [
             *(self._hindrances[mark] for mark in marks if mark in self._hindrances),
             *(
-                Hindrance(None, why, f"`wfctl round show {mark[0]}`")
+                Hindrance(asked[mark], why, f"`wfctl rerun {asked[mark]} --reason TEXT`")
                 for mark, why in self._refused.items()
-                if mark in rounds
+                if mark in asked
             ),
         ]
 
@@ -320,14 +327,14 @@ class WorkflowLoop:
     def _began_round(self, state: Workflow) -> bool:
         """Begin a round of which a stage has said the points; return whether one began."""
         for name in state.loops:
-            if not is_asked(state, name) or (name, state.loops[name].round.number) in self._refused:
+            mark = _asked_of(state, name)
+            if not is_asked(state, name) or mark in self._refused:
                 continue
             try:
                 begin_asked(self.jobs, name)
             except (Refused, ReconcilerError, NeedsConsent) as error:
                 if self.jobs.service.state().head != state.head:
                     return True  # decided on what is no more
-                mark = (name, state.loops[name].round.number)
                 self._refused[mark] = error.message[:_REASON]
                 continue
             return True

@@ -29,6 +29,7 @@ from reconciler.sweep.tasks import (
     JUDGE,
     Task,
     definition_of,
+    is_left,
     origin_of,
     put_aside,
     tasks_of,
@@ -66,12 +67,7 @@ def assigned(
     basis = _basis(root, stage, given, inputs)
     known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
     what = sweep_of(stage.parameters)
-    # One in the place of a lost attempt leaves out the tasks that have used up their tries.
-    todo = {
-        task.point.key: task
-        for task in known
-        if task.state != "done" and (recovers is None or not task.is_spent(what.retries))
-    }
+    todo = {task.point.key: task for task in _to_compute(state, stage, known, recovers)}
     put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
     if file is not None:
@@ -105,6 +101,21 @@ def assigned(
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
     return _sending(given, attempt, workers, origin_of(stage, basis))
+
+
+def _to_compute(
+    state: Workflow, stage: Stage, known: Sequence[Task], recovers: str | None
+) -> list[Task]:
+    """Return the tasks that are not done.
+
+    In the place of a lost attempt, and in a further round, without those that used up their tries.
+    """
+    name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
+    leaves = recovers is not None or (
+        name is not None and is_left(last, state.loops[name].round.number)
+    )
+    retries = sweep_of(stage.parameters).retries
+    return [one for one in known if one.state != "done" and not (leaves and one.is_spent(retries))]
 
 
 def _text(script: Path) -> str:

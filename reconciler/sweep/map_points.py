@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from eventstore.private import read_regular
 from lifecycle.errors import Refused
+from lifecycle.state.conditions import added_points
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import Point, UnusableMap, points
@@ -54,7 +54,7 @@ def points_of(
     try:
         text = None if content is None else content.decode()
         found = points(given, text, _like(root, state, given, anew))
-        if added := added_points(state, stage):
+        if added := added_points(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}
             found = points({"points": [*(dict(p.values) for p in found), *added], **folders})
     except UnicodeDecodeError as error:
@@ -67,13 +67,6 @@ def points_of(
         why = f"it gives {both[0]} to each task, and so does parameters.{both[0]}"
         raise UnfitMap(stage.id, why)
     return found
-
-
-def added_points(state: Workflow, stage: Stage) -> list[dict[str, Any]]:
-    """Return the points that rounds added to those of a stage's map."""
-    name = state.loop_of(stage.id)
-    is_theirs = name is not None and state.loop(name).points == stage.id
-    return state.loops[name].added if is_theirs and name is not None else []
 
 
 def rounds_of(state: Workflow, stage: Stage) -> list[int]:

@@ -135,8 +135,9 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
     """
     known = {p.key: Task(p) for p in points_of(root, state, stage)}
     counting, origin = _counting(root, state, stage, basis)
+    before: Recorded | None = None
     for recorded, attempt in counting:
-        if recorded.recovers is None:
+        if recorded.recovers is None and not is_left(before, recorded.round):
             known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
         for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
@@ -144,8 +145,14 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
                 known[task.point.key] = _with(task, run, attempt)
         if _is_judged_anew(attempt, stage):
             known = {key: _unjudged(task, attempt) for key, task in known.items()}
+        before = recorded
     tags = {attempt.tag: attempt for _, attempt in counting}
     return _by_marks(root, stage, list(known.values()), tags, origin)
+
+
+def is_left(before: Recorded | None, number: int) -> bool:
+    """Whether the tasks that failed before are left so in a round: those of the last one passed."""
+    return before is not None and 0 < before.round < number and before.action == "succeeded"
 
 
 def _by_marks(

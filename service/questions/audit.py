@@ -133,7 +133,7 @@ def tampering_records(root: Root, log: WorkflowLog) -> Iterator[Record]:
 #: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
 _BY_CONSENT = frozenset(
     {"needs_consent", "impact_changed", "stale_amendment"}
-    | {"submission_drift", "submission_changed"}
+    | {"submission_drift", "submission_changed", "outside_envelope"}
 )
 
 
@@ -292,7 +292,15 @@ def _ineffective(
         return why if again else None
     if not takes_effect(state, event):
         return "no approved amendment covers it"
-    return None
+    return None if event.type != "round.begun" else _of_round(event, state)
+
+
+def _of_round(event: RecordedEvent, state: Workflow) -> str | None:
+    loop = state.loops.get(event.data["loop"])
+    began = None if loop is None else (loop.round.number, loop.round.began_at)
+    if began == (event.data["round"], event.occurred_at):
+        return None
+    return "no such round was due, or its points are not within the envelope"
 
 
 def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[Bypass]:

@@ -1,0 +1,223 @@
+"""Loops through the command line: which points a round takes, from whom, and what leads on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adversary.raw import append
+from tests.sweeps.looped import amended, give, looped, points_of_rounds
+from tests.sweeps.support import lines
+
+REALS = {"x": {"from": 0, "to": 100}}
+#: What a proposer writes → what is said of it, and whether it is a try to get round consent.
+REFUSED: dict[str, tuple[str | bytes, str, bool]] = {
+    "outside": ("x\n7\n999\n", "point 2: x: 999 is not within", True),
+    "twice": ("x\n7\n7\n", "one and the same: x=7 and x=7", True),
+    "computed already": ("x\n7\n50\n", "points 2 and 4 are one and the same", True),
+    "as a number with a point": ("x\n50.0\n", "x=50 and x=50.0", True),
+    "too many": ("x\n7\n8\n9\n", "it has 3 points; expected 2 at most", True),
+    "a header alone": ("x\n", "it has no points", True),
+    "lines without a letter": ("\n\n", "it has no points", True),
+    "another name": ("X\n7\n", "point 1: expected values for x, found X", True),
+    "a text": ("x\nseven\n", "is not within", True),
+    "a name twice": ("x,x\n7,8\n", "expected each name once, found x, x", False),
+    "a cell too many": ("x\n7,8\n", "expected 1 cells, found 2", False),
+    "no text": (b"\xff\xfex\x00", "expected CSV, JSON or JSON lines", False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", REFUSED)
+def test_points_that_may_not_be_computed_begin_nothing(tmp_path: Path, name: str) -> None:
+    """They are named, audited once for each try, and a rerun of the proposer leads on."""
+    given, said, is_audited = REFUSED[name]
+    place = looped(tmp_path, given, at_most=2, within=REALS)
+    ended = place.json("run")
+    assert ended.code == 6
+    assert said in ended.out
+    assert "wfctl rerun next" in ended.out
+    assert points_of_rounds(place) == []
+    assert place.json("round", "propose", "walk").code in (1, 5)
+    tries = place.json("audit", "bypasses").data
+    assert [one["what"] for one in tries] == ["round.begun"] * 2 * is_audited
+    assert "walk waits for the points of round 2" in place.call("why").out
+    give(tmp_path, 1, "\ufeffx\r\n7\r\n8\r\n")
+    give(tmp_path, 2, "x\n9\n")
+    place.done("rerun", "next", "--reason", "It was corrected.")
+    place.done("run")
+    assert points_of_rounds(place) == [[7, 8]]
+    assert lines(tmp_path / "trace") == ["x=0", "x=50", "x=7", "x=8"]
+
+
+@pytest.mark.slow
+def test_a_wider_envelope_takes_the_same_file(tmp_path: Path) -> None:
+    """Nothing is computed again for it."""
+    place = looped(tmp_path, "x\n150\n", "x\n151\n", at_most=2)
+    assert place.json("run").code == 6
+    amended(place, "--set", 'rounds.walk.within={"x": {"from": 0, "to": 200, "step": 1}}')
+    place.done("run")
+    assert points_of_rounds(place) == [[150]]
+    assert (tmp_path / "given/asked").read_text().split() == ["1", "2"]
+
+
+def _edited(path: Path) -> None:
+    path.write_text("x\n9\n")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _link(path: Path) -> None:
+    path.rename(path.with_name("other.csv"))
+    path.symlink_to("/etc/hostname")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [_edited, _pipe, _link, Path.unlink])
+def test_points_that_were_not_verified_begin_nothing(
+    tmp_path: Path, change: Callable[[Path], Any]
+) -> None:
+    """Whatever stands in place of the file that the stage left."""
+    place = looped(tmp_path, "x\n150\n", at_most=2)
+    assert place.json("run").code == 6
+    amended(place, "--set", "rounds.walk.within.x.to=200")
+    change(place.path / "next/next.csv")
+    assert place.json("run").code == 6
+    assert "unreadable_points" in place.json("round", "propose", "walk").out
+    assert points_of_rounds(place) == []
+
+
+#: What an agent proposes in its second call → what is said of it.
+PROPOSED = {
+    '[{"x": NaN}]': "Out of range float values",
+    '[{"x": 1e400}]': "Out of range float values",
+    '[{"x": "\\ud800"}]': "surrogates not allowed",
+    "[" * 100_000: "expected CSV, JSON or JSON lines",
+    '[{"x": "9"}]': 'x: \\"9\\" is not within',
+    '[{"x": 9.0}]': "x: 9.0 is not within",
+    '[{"x": true}]': "x: true is not within",
+    '[{"x": [9]}]': "x: [9] is not within",
+    '[{"x": 7}]': "one and the same: x=7 and x=7",
+    '[{"y": 1, "x": 9}]': "expected values for x, found y, x",
+    '{"x": 9}': "expected a list of objects",
+    "[9]": "expected a list of objects",
+    "": "it has no points",
+}
+
+
+@pytest.mark.slow
+def test_an_agent_begins_a_round_once_and_within(tmp_path: Path) -> None:
+    """It may repeat itself, and nothing else comes of what it says."""
+    place = looped(tmp_path, "", ask="agent")
+    (tmp_path / "given/1").write_text("x\n0\n")
+    (tmp_path / "given/2").write_text("x\n0\n")
+    assert place.json("run").code == 6
+    assert place.done("round", "ask", "walk")["asks_for"] == 2
+    first = ("round", "propose", "walk", "--command-id", "one", "--points")
+    for _ in range(2):
+        place.done(*first, '[{"x": 7}]')
+    assert place.json(*first, '[{"x": 8}]').code == 4
+    assert place.json(*first[:3], "--points", '[{"x": 8}]').code == 5
+    assert place.json("run").code == 6
+    for points, said in PROPOSED.items():
+        answer = place.json("round", "propose", "walk", "--points", points)
+        assert (answer.code in (1, 5), said in answer.out) == (True, True), (points[:40], answer)
+    (tmp_path / "next.jsonl").write_text('{"x": 9}\n{"x": Infinity}\n')
+    answer = place.json("round", "propose", "walk", str(tmp_path / "next.jsonl"))
+    assert answer.error["code"] == "unreadable_points"
+    assert points_of_rounds(place) == [[7]]
+
+
+def test_a_plan_shows_the_envelope_to_the_person_who_agrees(tmp_path: Path) -> None:
+    """Each bound has its line, and a long text hides none."""
+    place = looped(tmp_path, consent="terminal", description="a" * 10_000)
+    shown = place.call("amend", "show", "plan").out.splitlines()
+    assert '  within x: {"from": 0, "to": 100, "step": 1}' in shown
+    assert {"  at_most: 3", "  each: 2", '  ask: "next/next.csv"'} <= {*shown}
+
+
+@pytest.mark.slow
+def test_a_tolerated_failure_is_computed_in_its_own_round_alone(tmp_path: Path) -> None:
+    """It stays failed in the table, and no later round tries it again."""
+    place = looped(tmp_path, *(f"x\n{n}\n" for n in (1, 2, 3)))
+    fails = f'echo "$WFCTL_TASK" >> {tmp_path}/begun; test $WFCTL_PARAM_x != 1 && echo 1 > f.json'
+    amended(
+        place,
+        *("--stage", "run", "--set", f"parameters.command={fails}"),
+        *("--set", "parameters.tolerate=0.5", "--unset", "parameters.metrics"),
+    )
+    place.done("run")
+    assert points_of_rounds(place) == [[1], [2]]
+    assert lines(tmp_path / "begun") == ["x=0", "x=1", "x=2", "x=50"]
+    assert [one["state"] for one in place.done("tasks", "run")["tasks"]].count("failed") == 1
+
+
+@pytest.mark.slow
+def test_a_loop_that_was_over_goes_on_by_more_rounds(tmp_path: Path) -> None:
+    """What was computed stays; the stage behind it is kept, and computed again at the end."""
+    place = looped(tmp_path, "x\n1\n", "x\n2\n", "x\n3\n", at_most=2)
+    place.done("run")
+    assert place.done("status")["status"] == "completed"
+    amended(place, "--set", "rounds.walk.at_most=3")
+    assert place.json("status").data["status"] != "completed"
+    place.done("run")
+    assert points_of_rounds(place) == [[1], [2]]
+    assert lines(tmp_path / "trace") == ["x=0", "x=1", "x=2", "x=50"]
+    told = [
+        len((place.path / of / "all.csv").read_text().splitlines()) for of in ("tell.v1", "tell")
+    ]
+    assert told == [4, 5]
+
+
+@pytest.mark.slow
+def test_the_points_of_the_first_round_change_beside_those_of_others(tmp_path: Path) -> None:
+    """None becomes one that a round has already; the impact counts the tasks of all rounds."""
+    place = looped(tmp_path, "x\n1\n", "x\n2\n", at_most=2)
+    place.done("run")
+    change = ("amend", "propose", "--stage", "run", "--reason", "Others.", "--set")
+    refused = place.json(*change, 'parameters.map.points=[{"x": 0}, {"x": 1}]')
+    assert (refused.code, "are one and the same" in refused.out) == (5, True)
+    shown = amended(place, *change[2:4], "--set", 'parameters.map.points=[{"x": 0}, {"x": 49}]')
+    tasks = shown["impact"]["tasks"]["run"]
+    assert (tasks["kept"], tasks["computed"]) == (2, 1)
+    place.done("run")
+    assert lines(tmp_path / "trace") == ["x=0", "x=1", "x=49", "x=50"]
+
+
+#: What a row says that was written past wfctl, and whom the loop asks.
+FORGED: dict[str, tuple[dict[str, Any], str]] = {
+    "beyond the envelope": ({"points": [{"x": 999}]}, "agent"),
+    "more than each": ({"points": [{"x": 7}, {"x": 8}, {"x": 9}]}, "agent"),
+    "no points": ({"points": []}, "agent"),
+    "a round too far": ({"round": 3}, "agent"),
+    "another loop": ({"loop": "run"}, "agent"),
+    "points of nobody": ({}, "next/next.csv"),
+    "another digest": (
+        {"source": "next/next.csv", "data": {"next/next.csv": "0" * 64}},
+        "next/next.csv",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.forged
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_round_begins_nothing(tmp_path: Path, name: str) -> None:
+    """The fold judges each row, and audit tells of it."""
+    change, ask = FORGED[name]
+    place = looped(tmp_path, "x\n999\n", ask=ask)
+    assert place.json("run").code == 6
+    data = {"loop": "walk", "round": 2, "points": [{"x": 7}], "by": "user:pi", "data": {}, **change}
+    append(place.path, "round.begun", data)
+    assert place.done("round", "list")[0]["round"] == 1
+    assert "ineffective" in [one["kind"] for one in place.json("audit", "bypasses").data]
+    assert lines(tmp_path / "trace") == ["x=0", "x=50"]
