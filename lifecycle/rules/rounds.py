@@ -124,7 +124,7 @@ def _ahead(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, floa
     for id_ in loop.stages:
         stage = state.stages[id_]
         has_points = id_ == loop.points or "like" in (stage.parameters.get(MAP) or {})
-        own = count if has_points else task_count(stage)
+        own = count if has_points else task_count(state, stage)
         limit = time_limit(stage.parameters)
         unknown = unknown or limit is None
         tasks += own
