@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 from benchmarks.loops.contenders import Checkpoints, Contender, Records, Study
 from benchmarks.loops.ours import Ours
 from benchmarks.loops.traces import counted, placed, working
+from tests.crash.support import Workflow
 from tests.crash.victims import Victim, processes, strike
 
 #: Kills of one run, and the part of an undisturbed run in which the next one comes.
@@ -36,19 +39,36 @@ def looped(kind: Contender, blow: str, choose: random.Random, within: float) -> 
             counts["starts"] += 1
             assert counts["starts"] < 25, (counts, workflow.said()[-2000:])
             process = kind.start(workflow)
-            if within and counts["kills"] < KILLS and working(workflow, process, choose, within):
+            is_struck = (
+                bool(within)
+                and counts["kills"] < KILLS
+                and working(workflow, process, choose, within)
+            )
+            if is_struck:
                 counts["kills"] += 1
-                if blow == "all":
-                    strike(workflow, Victim.EVERYTHING)
-                else:
-                    process.kill()
+                _strike(workflow, process, blow)
             process.communicate()
-            counts["by a person"] += kind.help(workflow)
+            helped = kind.help(workflow)
+            counts["by a person"] += helped
+            if not is_struck and not helped and process.returncode:
+                counts["failed by itself"] += 1
+                print(kind.name, _last(workflow.root / "said"), file=sys.stderr, flush=True)
         time.sleep(2)  # what goes on beside may still end
         counts["left"] = len(processes(workflow))
         counts.update(counted(workflow.root))
         print(kind.name, dict(counts), kind.told(workflow), file=sys.stderr, flush=True)
     return counts
+
+
+def _strike(workflow: Workflow, process: subprocess.Popen[str], blow: str) -> None:
+    if blow == "all":
+        strike(workflow, Victim.EVERYTHING)
+    else:
+        process.kill()
+
+
+def _last(said: Path) -> str:
+    return said.read_text()[-2000:] if said.exists() else ""
 
 
 def main() -> None:
