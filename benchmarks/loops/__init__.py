@@ -1,0 +1,1 @@
+"""What a loop that is killed loses or does twice, beside others."""
