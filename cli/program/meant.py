@@ -70,6 +70,7 @@ def no_such_command(context: Any, group: Any, words: list[str]) -> TyperExceptio
         near = get_close_matches(word.lower(), names, cutoff=_ALIKE)
         every = dict.fromkeys(path for name in near for path in _by_meaning(name, known, above))
         found = _own(every, above)
+    found = [meant for meant in found if rest and _takes(root, meant, rest)] or found
     shown = " or ".join(_line(root, meant, rest) for meant in found[:_SHOWN])
     said = f"No such command {word!r}"
     if found:
@@ -98,6 +99,13 @@ def _paths(group: Any, above: str = "") -> Iterator[str]:
         yield path
         if not above:
             yield from _paths(command, path) if hasattr(command, "commands") else ()
+
+
+def _takes(root: Any, meant: str, given: list[str]) -> bool:
+    """Whether a command can be called with what was given."""
+    command, context, words = _found(root, meant.partition(": ")[0].split())
+    given = [word for word in given if word not in _EVERYWHERE]
+    return _lacking(command, context, [*words, *given]) is not None
 
 
 def _line(root: Any, meant: str, given: list[str]) -> str:

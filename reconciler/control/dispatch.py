@@ -18,13 +18,13 @@ from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
 from reconciler.context import Jobs, Mode, SubmissionFacts
-from reconciler.control.rounds import keep_round, variables_of_round
+from reconciler.control.rounds import keep_round
 from reconciler.control.stopping import stop_all, stop_earlier
 from reconciler.control.strangers import begun, check_strangers, take_up
 from reconciler.errors import AlreadyMonitored, UnusablePath
 from reconciler.files import clearing
 from reconciler.files.clearing import keep
-from reconciler.files.described import check_pinned, submission_of, used_by
+from reconciler.files.described import check_pinned, submission_of, submitted, used_by
 from reconciler.files.freshness import check_results
 from reconciler.host import processes
 from reconciler.records.traces import forward
@@ -32,10 +32,7 @@ from reconciler.submission.agreed import check_recorded
 from reconciler.submission.build import (
     diagnostic_of,
     kept_diagnostic,
-    limited,
-    with_variables,
 )
-from reconciler.submission.fields import placed
 from service.consent.scripts import beside, scripts_of
 from service.root.disk import OutsideRoot, below
 from service.writing.amendments import check_edits
@@ -170,7 +167,7 @@ def _asked_for(
     """Return the command as far as it is known before anything is prepared."""
     attempt = next_attempt(jobs, state, stage, diagnostic)
     # By a mandate the files are a condition of the attempt.
-    scripts = scripts_of(jobs.root, state, stage) if stage.mandate is not None else {}
+    scripts = scripts_of(jobs.root, state, stage) if state.mandate_of(stage) else {}
     known: dict[str, Any] = {"diagnostic": diagnostic, "scripts": scripts}
     return begun(attempt, mode, submission_sha256="0" * 64, **known)
 
@@ -196,7 +193,7 @@ def prepare(
     carried = None if diagnostic else clearing.to_carry(jobs, stage)
     if diagnostic:
         given = kept_diagnostic(attempt, given)
-    given = placed(given, stage.inputs)
+    given = submitted(jobs.root, state, stage, given)
     try:
         tasks = None
         if is_sweep(stage.parameters):
@@ -204,11 +201,8 @@ def prepare(
 
             given = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
             tasks = tasks_to_compute(attempt)
-        else:
-            given = limited(given, stage.parameters)
-            if carried is not None:
-                given = clearing.sending(given, attempt, carried)
-        given = with_variables(given, variables_of_round(jobs.root, state, stage))
+        elif carried is not None:
+            given = clearing.sending(given, attempt, carried)
         sha256 = jobs.runner.prepare(attempt, given)
     except BaseException:
         # Nobody else has written there, and what is carried has a second name.

@@ -19,9 +19,6 @@ from service.root.disk import sync_folder
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: What a job sees of its round: its number, and the folder of what its stage left in the last.
-ROUND, BEFORE = "WFCTL_ROUND", "WFCTL_ROUND_BEFORE"
-
 
 class UnreadablePoints(ReconcilerError):
     """The file that is to say which points come next does not, or is not what was verified."""
@@ -32,16 +29,6 @@ class UnreadablePoints(ReconcilerError):
     round: int
     path: str
     why: str
-
-
-def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return what the jobs of a stage see of the round that they compute."""
-    name = state.loop_of(stage.id)
-    if name is None:
-        return {}
-    number = state.loops[name].round.number
-    before = {BEFORE: str(root / folder_of(stage.id, number - 1))} if number > 1 else {}
-    return {ROUND: str(number), **before}
 
 
 def keep_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -> None:

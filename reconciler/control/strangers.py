@@ -25,10 +25,9 @@ from reconciler.dpdispatcher.watch import AGAIN, surely
 from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
 from reconciler.files import by_hand
-from reconciler.files.described import submission_of, used_by_launched
+from reconciler.files.described import submission_of, submitted, used_by_launched
 from reconciler.host import processes
 from reconciler.records.traces import launch_told, launched, read_json
-from reconciler.submission.fields import placed
 from reconciler.verdict import diagnosis
 from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.disk import utc_text
@@ -331,7 +330,7 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths)
     if is_sweep(stage.parameters):
         return False
     would_be = replace(one, outputs=tuple(stage.declared_outputs))
-    given = placed(submission_of(jobs.root, state, stage), stage.inputs)
+    given = submitted(jobs.root, state, stage, submission_of(jobs.root, state, stage))
     digest = jobs.runner.check(would_be, given)
     return digest == digest_of(one.submission.read_text("utf-8"))
 

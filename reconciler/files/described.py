@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
@@ -30,7 +30,7 @@ from reconciler.submission.agreed import (
     differences,
 )
 from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
-from reconciler.submission.fields import check_fields, environment
+from reconciler.submission.fields import check_fields, environment, placed
 from service.consent.scripts import changed, data_left, judging, others, scripts_of
 from service.root.disk import is_inside
 from service.root.git import code_of
@@ -218,6 +218,33 @@ def submission_of(
     if fields:
         raise SubmissionDrift(stage.id, fields)
     return built
+
+
+def submitted(
+    root: Path, state: Workflow, stage: Stage, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a stage's submission as its attempts submit it: with places, time limit and round.
+
+    The worker of a sweep ends its tasks itself.
+    """
+    placed_ = placed(given, stage.inputs)
+    if not is_sweep(stage.parameters):
+        placed_ = submission.limited(placed_, stage.parameters)
+    return submission.with_variables(placed_, variables_of_round(root, state, stage))
+
+
+#: What a job sees of its round: its number, and the folder of what its stage left in the last.
+ROUND, BEFORE = "WFCTL_ROUND", "WFCTL_ROUND_BEFORE"
+
+
+def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return what the jobs of a stage see of the round that they compute."""
+    name = state.loop_of(stage.id)
+    if name is None:
+        return {}
+    number = state.loops[name].round.number
+    before = {BEFORE: str(root / folder_of(stage.id, number - 1))} if number > 1 else {}
+    return {ROUND: str(number), **before}
 
 
 def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:

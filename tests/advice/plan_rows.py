@@ -60,6 +60,28 @@ def no_amendment(folder: Path) -> Answer:
     return begun(folder).json("amend", "approve", "amend-9")
 
 
+@row("unknown_loop", 3, "no loop 'walk'", names="no loops")
+def no_loop(folder: Path) -> Answer:
+    """Ask for a loop that is not there."""
+    return begun(folder).json("round", "show", "walk")
+
+
+@row("outside_envelope", 5, "x: 99 is not within", names="rounds.walk.NAME=VALUE")
+def outside(folder: Path) -> Answer:
+    """Propose a point that no person agreed to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run = {"command": "true", "map": {"points": [{"x": 1}]}}
+    walk = {"stages": ["run"], "points": "run", "ask": "agent", "at_most": 3}
+    plan = {
+        "workflow_id": "w",
+        "stages": [{"id": "run", "name": "Run", "outputs": ["run/tasks.csv"], "parameters": run}],
+        "rounds": {"walk": {**walk, "within": {"x": {"from": 1, "to": 9}}}},
+    }
+    place = make(folder / "root", "--consent", "trust", plan=plan)
+    place.finish("run")
+    return place.json("round", "propose", "walk", "--points", '[{"x": 99}]')
+
+
 @row("invalid_amendment", 5, "cannot be proposed", names="words of your own")
 def empty_words(folder: Path) -> Answer:
     """Propose for an empty reason."""
