@@ -52,7 +52,8 @@ async function refresh() {
 // Takes over each part that differs; what somebody opened, and where the focus is, stays.
 function replace(fresh) {
   document.title = fresh.title;
-  const focused = document.activeElement && document.activeElement.id;
+  const focused = document.activeElement;
+  const near = focused && focused.closest("[id]");
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (!other || other.innerHTML === part.dataset.was) continue;
@@ -72,11 +73,19 @@ function replace(fresh) {
       if (one) { one.scrollTop = place.top; one.scrollLeft = place.left; one.dataset.seen = "yes"; }
     }
   }
-  if (focused && document.activeElement.id !== focused) {
-    const one = document.getElementById(focused);
-    if (one) one.focus({ preventScroll: true });
-  }
   dress();
+  if (near && !focused.isConnected) refocus(focused, near);
+}
+
+// Gives the focus to what took the place of the element that had it: within the nearest element with
+// an id, the same element, or the only one of its kind.
+function refocus(focused, near) {
+  const now = document.getElementById(near.id);
+  if (!now) return;
+  const same = [...now.querySelectorAll(focused.localName)];
+  const one = focused === near ? now
+    : same.find((other) => other.isEqualNode(focused)) || (same.length === 1 ? same[0] : null);
+  if (one) one.focus({ preventScroll: true });
 }
 
 // Where somebody scrolled to, of each part that scrolls: its end is left to follow what comes.
@@ -138,6 +147,7 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", leave);
 addEventListener("pageshow", connect);
 setInterval(age, 1000);
+for (const part of document.querySelectorAll("[data-live]")) part.dataset.was = part.innerHTML;
 dress();
 if (live) say("looking for the server");
 connect();

@@ -182,12 +182,14 @@ def test_a_page_is_read_by_the_keys_alone(
         page.goto(f"http://127.0.0.1:{pages.port}/w/live-2026-03-31/")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "To the content"
+        expect(page.locator("#said")).to_have_text("live", timeout=SOON)
         page.locator("#lines summary").first.focus()
-        page.keyboard.press("Enter")
-        opened = page.locator("#lines details[open]").get_attribute("id")
-        expect(page.locator("#said")).to_have_text("live")
         place.done("note", "two")
         expect(page.locator("#lines")).to_contain_text("two", timeout=SOON)
+        page.keyboard.press("Enter")
+        opened = page.locator("#lines details[open]").get_attribute("id")
+        place.done("note", "three")
+        expect(page.locator("#lines")).to_contain_text("three", timeout=SOON)
         assert page.locator(f"#{opened}").get_attribute("open") is not None
         context.close()
 
