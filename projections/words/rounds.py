@@ -8,7 +8,7 @@ from typing import Any
 from lifecycle.fold.rounds import better_of
 from lifecycle.rules.rounds import points_before
 from lifecycle.state.loops import LoopState, Round
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.sweeps.definition import table_of
 from lifecycle.words.rounds import LoopDefinition
 from projections.words.answers import with_error
@@ -103,6 +103,21 @@ def round_told(one: Round) -> dict[str, Any]:
         "ended_at": one.ended_at,
         "numbers": one.numbers,
     }
+
+
+def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, Any]]:
+    """Return the points that a round of a loop added; of the first one, those of the map."""
+    standing = state.loops[name]
+    if number > 1:
+        return standing.rounds[number - 1].points
+    every = points_before(state, state.loop(name), standing)
+    return every[: len(every) - len(standing.added)]
+
+
+def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
+    """Return the attempts of a loop's stages in one of its rounds."""
+    stages = [state.stages[id_] for id_ in state.loops[name].stages]
+    return [one for stage in stages for one in stage.attempts if one.round == number]
 
 
 def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
