@@ -1,4 +1,4 @@
-"""``wfctl compare``: attempts, stages, moments and workflows side by side."""
+"""``wfctl compare``: attempts, stages, rounds, moments and workflows side by side."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def compare(
         list[str],
         argument(
             "A B…",
-            "STAGE/ATTEMPT, a stage (alone: all its attempts), a moment, a workflow's folder, or "
-            "DIR/STAGE of one.",
+            "STAGE/ATTEMPT, a stage (alone: all its attempts), LOOP@ROUND, a loop (alone: all its "
+            "rounds), a moment, a workflow's folder, or DIR/STAGE of one.",
         ),
     ],
     every: bool = option("--all", "Also what is the same."),
@@ -76,7 +76,7 @@ def compare(
 
 
 def _expanded(settings: Settings, sides: Sequence[str]) -> list[str]:
-    """Return the sides; of one stage alone each of its attempts."""
+    """Return the sides; of a stage or a loop alone each attempt or round."""
     if len(sides) != 1:
         return list(sides)
     there, rest = _where(settings, sides[0])

@@ -26,6 +26,7 @@ from lifecycle.words.metrics import metrics_of
 from projections.words.answers import told_all
 from projections.words.text import age, told_used, utc_seconds
 from service.errors import InvalidOption, NotFound
+from service.reading.moment import Moment
 
 if TYPE_CHECKING:
     from reconciler.control.job_output import Said
@@ -151,7 +152,7 @@ def _plot(
 
 
 def chosen_of(
-    workflow: Reading, id_: str, conditions: Sequence[str]
+    workflow: Reading, id_: str, conditions: Sequence[str], view: Moment | None = None
 ) -> tuple[list[Task], list[dict[str, Any]]]:
     """Return the tasks of a sweep, and a row of each for which the conditions hold.
 
@@ -161,7 +162,7 @@ def chosen_of(
     from reconciler.sweep.map_points import rounds_of
     from reconciler.sweep.tasks import tasks_of
 
-    state = workflow.state()
+    state = workflow.state(view)
     stage = state.stage(id_)
     if not is_sweep(stage.parameters):
         raise NotFound(f"{id_} has no tasks; expected parameters.map in its definition", stage=id_)

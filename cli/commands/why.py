@@ -1,4 +1,4 @@
-"""``wfctl why``: why a stage stands where it stands, and what would help the workflow on."""
+"""``wfctl why``: why a stage stands where it stands, or has a task, and what would help on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import Surroundings, hindered, is_due
 from projections.words.account import stale
 from projections.words.text import utc_seconds
-from service.errors import InvalidOption
+from service.errors import InvalidOption, NotFound
 from service.questions.blame import blame as blamed
 from service.questions.causes import causes_of
 from service.reading.moment import Moment
@@ -48,6 +48,7 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
+    task: Text = option("KEY", "Of one task: where its point comes from, and who agreed to it."),
     machine: Text = option("ID", "Of a phase machine."),
     brief: Brief = None,
     view: AsOf = None,
@@ -57,14 +58,16 @@ def why(
         if machine is not None:
             from cli.frame.machine_history import lines, why_of
 
-            if stage is not None:
+            if stage is not None or task is not None:
                 raise InvalidOption("a machine has no stages: give STAGE or --machine ID, not both")
             found = why_of(workflow, machine, view)
             output = of_machine(workflow, machine).output
             output.result(found, lambda: "\n".join(lines(found)))
             return
         state = workflow.log.current(view)
-        if stage is None:
+        if task is not None:
+            form = _of_task(workflow, stage, task, view)
+        elif stage is None:
             form = _of_workflow(workflow, state, view)
         else:
             form = _of_stage(workflow, stage, view)
@@ -110,6 +113,24 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
         return {**causes, "stale": reasons}, chain(_told(workflow.output, causes, ""), lines)
 
     return sized
+
+
+def _of_task(workflow: Reading, stage: str | None, key: str, view: Moment | None) -> Sized:
+    """Return where the point of a task comes from, in the one size that there is."""
+    from cli.commands.tasks import chosen_of
+    from projections.words.rounds import origin_told
+    from service.questions.points import origin_of
+
+    if stage is None:
+        raise InvalidOption("--task takes the stage whose task it is")
+    row = next((one for one in chosen_of(workflow, stage, [], view)[1] if one["key"] == key), None)
+    if row is None:
+        raise NotFound(
+            f"{stage} has no task {key!r}; `wfctl tasks {stage}` lists them", stage=stage, task=key
+        )
+    about = {"stage": stage, "task": key, "state": row["state"], "why": row["why"]}
+    found = {**about, **origin_of(workflow.log, stage, row.get("round", 1), view)}
+    return lambda _: (found, origin_told(found))
 
 
 def _around(workflow: Reading) -> Surroundings:

@@ -1,4 +1,4 @@
-"""Attempts, stages, moments and workflows side by side: numbers, what went in, what came out."""
+"""Attempts, stages, rounds, moments and workflows side by side: what went in, what came out."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
+from lifecycle.rules.mandates import core_seconds
+from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, metrics_of
 from projections.words.answers import Apart, apart, with_error
 from projections.words.came_about import differing, variables_of
+from projections.words.rounds import attempts_of, points_of_round
 from projections.words.text import seconds, shown
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
 #: Kinds whose values are the SHA-256 of a file.
 OF_FILES = ("script", "input", "output")
+#: Measures that a table of runs has: what it took, and the points of a round.
+_TOLD = ("seconds", "core hours", "points added")
 #: Digits of a digest that are shown.
 _DIGEST = 12
+_HOUR = 3600.0
 
 
 @dataclass(slots=True)
@@ -92,7 +98,7 @@ def of_runs(found: Sequence[ComparedRow]) -> list[ComparedRow]:
 
 
 def _is_told(row: ComparedRow) -> bool:
-    return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith("seconds"))
+    return row.kind == "parameter" or (row.kind == "measure" and row.name.endswith(_TOLD))
 
 
 def heads_of(columns: Sequence[ComparedRow]) -> list[str]:
@@ -181,6 +187,27 @@ def side_of_attempt(
             _put(side, "measure", _ended(found))
             _put(side, "metric", _metrics(found.metrics))
             _put(side, "output", _digests(found.results))
+    return side
+
+
+def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedSide:
+    """Return a round of a loop: its numbers, its points, who proposed them, what it took."""
+    side, attempts = ComparedSide(name), attempts_of(state, loop, of.number)
+    numbers = [{"name": number, **value} for number, value in of.numbers.items()]
+    ended = [attempt for attempt in attempts if attempt.ended_at is not None]
+    points = points_of_round(state, loop, of.number)
+    measures = {
+        "points added": len(points),
+        "proposer": of.by or "the plan",
+        "reason": of.reason,
+        "attempts": len(attempts),
+        "seconds": round(sum(_took(attempt) or 0 for attempt in ended), 1),
+        "core hours": round(sum(core_seconds(one) for one in ended if one.charged) / _HOUR, 6),
+    }
+    _put(side, "metric", _metrics(numbers))
+    _put(side, "parameter", {"points": points})
+    _put(side, "input", of.data)
+    _put(side, "measure", {key: value for key, value in measures.items() if value is not None})
     return side
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lifecycle.fold.rounds import better_of
 from lifecycle.rules.rounds import points_before
 from lifecycle.state.loops import LoopState, Round
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.sweeps.definition import table_of
 from lifecycle.words.rounds import LoopDefinition
 from projections.words.answers import with_error
+from projections.words.mandates import range_told
+from projections.words.text import spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,21 @@ def round_told(one: Round) -> dict[str, Any]:
     }
 
 
+def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, Any]]:
+    """Return the points that a round of a loop added; of the first one, those of the map."""
+    standing = state.loops[name]
+    if number > 1:
+        return standing.rounds[number - 1].points
+    every = points_before(state, state.loop(name), standing)
+    return every[: len(every) - len(standing.added)]
+
+
+def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
+    """Return the attempts of a loop's stages in one of its rounds."""
+    stages = [state.stages[id_] for id_ in state.loops[name].stages]
+    return [one for stage in stages for one in stage.attempts if one.round == number]
+
+
 def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
     """Return a row for each round of a loop: its number, points, proposer and numbers, in words."""
     rows = []
@@ -114,6 +132,46 @@ def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
         by = one.source or one.by or ""
         rows.append((str(one.number), count, by, numbers or ("" if one.ended_at else "under way")))
     return rows
+
+
+def origin_told(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that say where the point of a task comes from."""
+    name, proposed = found["loop"], found["proposed"]
+    of = f"a point of round {found['round']} of {name}" if name else "a point of the map"
+    why = f" ({found['why']})" if found["why"] else ""
+    yield f"{found['task']} of {found['stage']} is {found['state']}{why}: {of}"
+    if proposed is None:
+        yield f"  map       {found['map']}.parameters.map, {_agreed_told(found['agreed'])}"
+    else:
+        yield from _proposed_told(proposed)
+    if name:
+        yield from _envelope_told(found["envelope"])
+
+
+def _envelope_told(envelope: dict[str, Any]) -> Iterator[str]:
+    bounds = [f"{key} {range_told(one)}" for key, one in envelope["within"].items()]
+    for key, of in (("each", "points a round"), ("at_most", "rounds"), ("tasks", "tasks")):
+        bounds += [f"at most {envelope[key]} {of}"] if envelope[key] is not None else []
+    hours = envelope["core_hours"]
+    bounds += [f"at most {hours:g} core hours"] if hours is not None else []
+    yield f"  envelope  {'; '.join(bounds)}; {_agreed_told(envelope['agreed'])}"
+
+
+def _proposed_told(proposed: dict[str, Any]) -> Iterator[str]:
+    of = f" in {proposed['source']} {proposed['sha256']}" if proposed["source"] else ""
+    yield f"  proposed  by {spelled(proposed['by'])}{of}"
+    yield f"  event     v{proposed['version']} {proposed['at']} ({spelled(proposed['actor'])})"
+    yield from [f"  reason    {proposed['reason']}"] if proposed["reason"] else []
+    of = f" by {proposed['attempt']}" if proposed["attempt"] else ""
+    yield from (f"  read{of}  {path} {digest}" for path, digest in proposed["read"].items())
+
+
+def _agreed_told(agreed: dict[str, Any]) -> str:
+    since = f"as it stands since v{agreed['version']}"
+    if agreed["by"] is None:
+        return f"{since}; nobody agreed to it (consent by {agreed['policy']})"
+    by = f"agreed to by {spelled(agreed['by'])} ({agreed['policy']})"
+    return f"{since}; {by}, {agreed['amendment']}"
 
 
 def asked_of(state: Workflow, name: str) -> dict[str, Any]:

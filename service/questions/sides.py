@@ -1,4 +1,4 @@
-"""What a side of a comparison names: an attempt, a stage, or a workflow at a moment."""
+"""What a side of a comparison names: an attempt, a stage, a round, or a workflow."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.files.comparison import (
     ComparedSide,
     side_of_attempt,
+    side_of_round,
     side_of_stage,
     side_of_state,
 )
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 from service.reading.moment import parse_moment
+from service.reading.rounds import round_named
 
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
 #: Returns a record of each task that a sweep has done.
@@ -27,14 +29,17 @@ def side_of(
 ) -> ComparedSide:
     """Return the side that a text names in a workflow; it is called ``name``.
 
-    ``named`` is ``stage-2/att-0001``, a stage, a moment, or nothing for the workflow as it is.
-    Raises `NotFound`, `UnknownStage`, and `InvalidOption` for what is no moment.
+    ``named`` is ``stage-2/att-0001``, a stage, ``search@2`` of a loop, a moment, or nothing for the
+    workflow as it is. Raises `NotFound`, `UnknownStage`, `UnknownLoop`, and `InvalidOption` for
+    what is no moment.
     """
     found = _ATTEMPT.fullmatch(named)
     if not named:
         return side_of_state(name, state)
     if named in state.stages:
         return side_of_stage(name, state.stages[named], tasks(state.stages[named]))
+    if (asked := round_named(state, named)) is not None:
+        return side_of_round(name, state, *asked)
     if found is None:
         return side_of_state(name, log.current(parse_moment(named)))
     stage, attempt = found["stage"], found["attempt"]
@@ -47,7 +52,9 @@ def side_of(
 
 
 def sides_of(named: str, state: Workflow) -> list[str]:
-    """Return the attempts of a stage that is named alone, else what is named."""
-    stage = state.stages.get(named)
+    """Return the attempts of a stage or the rounds of a loop that is named alone, else the name."""
+    stage, loop = state.stages.get(named), state.loops.get(named)
+    if stage is None and loop is not None:
+        return [f"{named}@{one.number}" for one in loop.rounds]
     attempts = stage.attempts if stage is not None else []
     return [f"{named}/{one.id}" for one in attempts] or [named]

@@ -1,0 +1,30 @@
+"""What a text such as ``search@2`` names: a round of a loop."""
+
+from __future__ import annotations
+
+import re
+
+from lifecycle.errors import UnknownLoop
+from lifecycle.state.loops import Round
+from lifecycle.state.workflow import Workflow
+from service.errors import NotFound
+
+_ROUND = re.compile(r"(?P<loop>[^/@]+)@(?P<round>[0-9]{1,9})", re.ASCII)
+
+
+def round_named(state: Workflow, text: str) -> tuple[str, Round] | None:
+    """Return the loop and the round that a text names, None if it is no name of a round.
+
+    Raises `UnknownLoop`, and `NotFound` for a round that has not begun.
+    """
+    found = _ROUND.fullmatch(text)
+    if found is None:
+        return None
+    name, number = found["loop"], int(found["round"])
+    if name not in state.loops:
+        raise UnknownLoop(name, list(state.loops))
+    rounds = state.loops[name].rounds
+    if not 0 < number <= len(rounds):
+        why = f"{name} has no round {number}; its last one is {len(rounds)}"
+        raise NotFound(why, loop=name, round=number)
+    return name, rounds[number - 1]

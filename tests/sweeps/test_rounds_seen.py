@@ -1,0 +1,89 @@
+"""What a reader is told of the rounds of a loop: side by side, of each point, and with a proof."""
+
+from __future__ import annotations
+
+import csv
+import io
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.looped import amended, give, looped
+
+pytestmark = pytest.mark.slow
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def test_rounds_stand_beside_each_other_as_attempts_do(tmp_path: Path) -> None:
+    """With numbers, points, proposer and cost; a loop alone is compared over its rounds."""
+    place = looped(tmp_path, "x\n1\n2\n", "x\n3\n", at_most=2)
+    place.done("run")
+    one, two = "walk@1", "walk@2"
+    found = {row["name"]: row for row in place.done("compare", one, two, "--all")["rows"]}
+    assert found["next.best"]["difference"][two]["value"] == 1
+    assert found["points"]["values"] == {one: [{"x": 0}, {"x": 50}], two: [{"x": 1}, {"x": 2}]}
+    assert found["points added"]["values"] == {one: 2, two: 2}
+    assert found["proposer"]["values"] == {one: "the plan", two: "stage:next"}
+    assert min(found["core hours"]["values"].values()) > 0
+    assert len(found["next/next.csv"]["values"][two]) == 64
+    rows = csv.DictReader(io.StringIO(place.call("-o", "csv", "compare", one, two).out))
+    assert {row["name"]: row[two] for row in rows}["next.best"] == "2.0"
+    runs = place.done("compare", "walk", "--runs", "--sort", "-next.best")
+    assert [(run["side"], run["next.best"]) for run in runs] == [(two, 2), (one, 1)]
+    past = place.json("compare", one, "walk@3")
+    assert (past.code, past.error["code"]) == (3, "not_found")
+    other = place.json("compare", one, "talk@1")
+    assert (other.code, other.error["code"]) == (3, "unknown_loop")
+
+
+def test_a_point_leads_to_its_proposer_its_data_and_those_who_agreed(tmp_path: Path) -> None:
+    """Of a stage it is the file with its digest, and what the attempt read that wrote it."""
+    place = looped(tmp_path, "x\n150\n", "x\n151\n", at_most=2)
+    assert place.json("run").code == 6
+    amended(place, "--set", "rounds.walk.within.x.to=200")
+    table = (place.path / "run/tasks.csv").read_bytes()
+    place.done("run")
+    found = place.done("why", "run", "--task", "x=150")
+    proposed, envelope = found["proposed"], found["envelope"]
+    (begun,) = place.done("events", "--type", "round.begun")
+    assert (found["loop"], found["round"], found["state"]) == ("walk", 2, "done")
+    assert (proposed["by"], proposed["version"]) == ("stage:next", begun["version"])
+    assert (proposed["source"], proposed["sha256"]) == ("next/next.csv", _digest(b"x\n150\n"))
+    assert (proposed["attempt"], proposed["read"]) == (
+        "next/att-0001",
+        {"run/tasks.csv": _digest(table)},
+    )
+    assert envelope["within"]["x"]["to"] == 200
+    assert (envelope["agreed"]["amendment"], envelope["agreed"]["policy"]) == ("amend-1", "trust")
+    assert envelope["agreed"]["by"]
+    first = place.done("why", "run", "--task", "x=50")
+    assert (first["round"], first["proposed"], first["map"]) == (1, None, "run")
+    assert first["agreed"]["version"] == 1
+    assert "x 0 to 200 in steps of 1" in place.call("why", "run", "--task", "x=150").out
+    unknown = place.json("why", "run", "--task", "x=7")
+    assert (unknown.code, unknown.error["code"]) == (3, "not_found")
+    earlier = place.json("why", "run", "--task", "x=150", "--at", str(begun["version"] - 1))
+    assert earlier.code == 3
+    assert place.json("why", "--task", "x=50").code == 2
+
+
+def test_a_point_of_an_agent_has_its_reason_and_the_table_before_it(tmp_path: Path) -> None:
+    """The agent is named as the log has it."""
+    place = looped(tmp_path, "x\n0\n", ask="agent", at_most=2)
+    give(tmp_path, 2, "x\n0\n")
+    assert place.json("run").code == 6
+    table = _digest((place.path / "run/tasks.csv").read_bytes())
+    place.done(
+        *("--actor", "agent:bo", "round", "propose", "walk", "--points", '[{"x": 7}]'),
+        *("--reason", "the largest step"),
+    )
+    place.done("run")
+    found = place.done("why", "run", "--task", "x=7")["proposed"]
+    assert (found["by"], found["actor"]) == ("agent:bo", "agent:bo")
+    assert (found["reason"], found["read"]) == ("the largest step", {"run/tasks.csv": table})
+    text = place.call("why", "run", "--task", "x=7").out
+    assert "reason    the largest step" in text
