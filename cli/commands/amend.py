@@ -64,11 +64,15 @@ def propose(
     place: int | None = option("N", "Its place in the array, 0 is first.", min=0),
     dependent: Dependents = None,
     rewire: bool = option("Dependents drop the skipped stage, and what it makes."),
+    from_round: int | None = option(
+        "N", "What earlier rounds of the stage's loop computed goes on to count.", min=2
+    ),
     source: Text = option("--from", "FILE|-", "All of it from a file."),
 ) -> None:
     """Propose a change; nothing changes until a person approves it."""
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
-    if source is not None and (rewire or any(value is not None for value in given)):
+    others = rewire or from_round is not None
+    if source is not None and (others or any(value is not None for value in given)):
         raise InvalidOption("--from takes no other option of the proposal: the file holds them")
     if source is not None:
         asked = proposal.read_proposal(source)
@@ -82,6 +86,7 @@ def propose(
             insert=proposal.definition_of(insert) if insert is not None else None,
             place=place,
             rewire=list(dependent) if dependent else rewire,
+            from_round=from_round,
         )
     if not asked.reason:
         raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")

@@ -11,7 +11,7 @@ from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import engine, reading
 from lifecycle.errors import UnknownLoop
 from lifecycle.state.workflow import Workflow
-from projections.words.rounds import asked_of, loop_told, loops_told, round_rows, round_told
+from projections.words.rounds import asked_of, loop_told, loops_told, round_rows
 from projections.words.text import spelled
 from service.errors import InvalidOption
 
@@ -40,11 +40,8 @@ def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
     with reading(context) as workflow:
         state = workflow.state(view)
         _known(state, name)
-        rounds = state.loops[name].rounds
         workflow.output.result(
-            {**asked_of(state, name), "rounds": [round_told(one) for one in rounds]},
-            lambda: "\n".join(_lines(state, name)),
-            state=state,
+            asked_of(state, name), lambda: "\n".join(_lines(state, name)), state=state
         )
 
 

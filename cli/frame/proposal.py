@@ -25,7 +25,16 @@ PIN, SCRIPTS = "session_config.pin", "scripts"
 #: What a file may hold → the field that it is.
 _NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
     name: name
-    for name in ("stage", "description", "reason", "changes", "insert", "place", "rewire")
+    for name in [
+        "stage",
+        "description",
+        "reason",
+        "changes",
+        "insert",
+        "place",
+        "rewire",
+        "from_round",
+    ]
 }
 
 
@@ -45,6 +54,7 @@ class AskedChanges:
     insert: dict[str, Any] | None = None
     place: int | None = None
     rewire: list[str] | bool = False
+    from_round: int | None = None
 
 
 def read_proposal(source: str) -> AskedChanges:
@@ -200,6 +210,7 @@ def command_of(state: Workflow, asked: AskedChanges) -> Payload:
             "insert": asked.insert,
             "place": asked.place,
             "rewire": asked.rewire,
+            "from_round": asked.from_round,
         },
     )
 

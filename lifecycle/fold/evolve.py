@@ -10,11 +10,17 @@ from typing import Any, TypeVar
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import UNFOLDABLE, Event, fold_in, why_not
 from lifecycle.fold import rounds, stages
-from lifecycle.state.conditions import upstream
+from lifecycle.state.conditions import added_points, upstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
-from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, restore
+from lifecycle.words.document import (
+    DEFINITIONAL,
+    STAGE_FIELDS,
+    WORKFLOW_FIELDS,
+    restore,
+    rewired_fields,
+)
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import METRICS
 from lifecycle.words.rounds import ROUNDS
@@ -26,8 +32,6 @@ _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
 #: What a submission is built from; where one changes, a prepared submission says something else.
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
-#: Keys of what a field was and is.
-_LEAF = frozenset({"old", "new"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
 #: The policy that the proof of an approval by a mandate names.
 BY_MANDATE = "mandate"
@@ -63,7 +67,7 @@ def propose(draft: Workflow, event: Event) -> None:
 
 def proposed(data: Mapping[str, Any], at: str) -> Amendment:
     """Return the amendment that a completed proposal becomes once it is recorded."""
-    optional = ("reason", "insert", "place", "rewired", "also")
+    optional = ("reason", "insert", "place", "rewired", "also", "from_round")
     return Amendment(
         id=data["amendment"],
         kind=data["kind"],
@@ -143,6 +147,8 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
         return rest and keeps_tasks(draft, part_of(amendment, id_), id_)
     if amendment.stage != id_:
         return is_rejudged(draft, amendment, id_)
+    if amendment.from_round is not None:
+        return bool(added_points(draft, id_))
     if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
         return False
     new = _changed(stage.parameters, "parameters", amendment.changes.get("parameters", {}))
@@ -174,16 +180,6 @@ def apply(draft: Workflow, amendment: Amendment) -> None:
         if is_rejudged(draft, amendment, id_):
             for attempt in draft.stage(id_).attempts:
                 attempt.is_refuted = False  # it was by the verdict that is no more
-
-
-def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return old and new by the field of a stage that a rewiring changes.
-
-    What it depends on stands at the top, every other field below its name.
-    """
-    needs = {key: value for key, value in change.items() if key in _LEAF}
-    others = {key: value for key, value in change.items() if key not in _LEAF}
-    return {**({"depends_on": needs} if needs or not others else {}), **others}
 
 
 def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
@@ -351,7 +347,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 26
+REDUCER = 27
 
 
 def evolve(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from lifecycle.event import Event
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.status import FINISHED, Status
-from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.sweeps.definition import MAP, is_sweep, without_result
+from lifecycle.words.document import rewired_fields
 from lifecycle.words.metrics import metrics_of
 from lifecycle.words.rounds import LoopDefinition, is_met, loops_of, outside_of
 
@@ -105,9 +106,9 @@ def _end_round(draft: Workflow, loop: LoopState, at: str) -> None:
     done = all(stage.status in FINISHED for stage in stages)
     if done and loop.round.ended_at is None:
         found = {name: number for stage in stages for name, number in _numbers(stage)}
-        loop.rounds[-1] = replace(loop.round, ended_at=at, numbers=found)
+        loop.rounds[-1] = replace(loop.round, ended_at=at, numbers=found, plan=draft.version)
     elif not done and loop.round.ended_at is not None:
-        loop.rounds[-1] = replace(loop.round, ended_at=None, numbers={})
+        loop.rounds[-1] = replace(loop.round, ended_at=None, numbers={}, plan=0)
 
 
 def _numbers(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -124,11 +125,82 @@ def _why_over(draft: Workflow, loop: LoopDefinition, standing: LoopState) -> str
         return None
     if standing.stopped is not None:
         return f"stopped: {standing.stopped}"
-    numbers = [one.numbers for one in standing.rounds]
+    numbers = [one.numbers for one in counting_rounds(draft, standing)]
     for until in loop.until:
         if is_met(until, numbers, better_of(draft, until.metric)):
             return str(until)
     return f"{loop.at_most} rounds" if standing.round.number >= loop.at_most else None
+
+
+def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:
+    """Return the rounds whose numbers count: those of the definition as it is now.
+
+    An amendment may say that what earlier rounds computed goes on to count.
+    """
+
+    def counts(one: Round) -> bool:
+        since = [a for a in state.amendments.values() if one.plan and _since(a, one.plan)]
+        return not any(
+            _is_computed_anew(state, amendment, loop.stages) and not _spares(amendment, one.number)
+            for amendment in since
+        )
+
+    return [one for one in loop.rounds if counts(one)]
+
+
+def counts_below(state: Workflow, stage: Stage, plan: int) -> int | None:
+    """Return from which round on tasks computed by a version of the definition count no longer.
+
+    0 if no round counts; None if no amendment since then says of rounds which ones count on.
+    """
+    since = [
+        amendment.from_round
+        for amendment in state.amendments.values()
+        if _since(amendment, plan)
+        and (
+            (amendment.kind == "stage_rerun" and stage.id in amendment.targets)
+            or _is_computed_anew(state, amendment, [stage.id])
+        )
+    ]
+    return min(number or 0 for number in since) if any(since) else None
+
+
+def points_since(state: Workflow, stage: str, number: int) -> list[dict[str, Any]]:
+    """Return the points that a round and those behind it added to a stage's map."""
+    loop = state.loops[state.loop_of(stage) or ""]
+    return [point for one in loop.rounds if one.number >= number for point in one.points]
+
+
+def _since(amendment: Amendment, plan: int) -> bool:
+    return amendment.status == "approved" and (amendment.version or 0) > plan
+
+
+def _spares(amendment: Amendment, number: int) -> bool:
+    return amendment.from_round is not None and number < amendment.from_round
+
+
+def _is_computed_anew(state: Workflow, amendment: Amendment, stages: Iterable[str]) -> bool:
+    """Whether an amendment changes what results of one of these stages are computed from."""
+    if amendment.record is not None or not {*stages} & {*amendment.invalidated_stages}:
+        return False
+    if amendment.kind in ("stage_insert", "stage_skip"):
+        return True
+    changes = {id_: rewired_fields(change) for id_, change in amendment.rewired.items()}
+    if amendment.stage is not None:
+        changes[amendment.stage] = amendment.changes
+    return any(
+        not _is_of_verdict(state, id_, field, change)
+        for id_, fields in changes.items()
+        for field, change in fields.items()
+    )
+
+
+def _is_of_verdict(state: Workflow, stage: str, field: str, change: Mapping[str, Any]) -> bool:
+    """Whether the change of a field leaves what is computed: other points, another verdict."""
+    if field != "parameters":
+        return field in ("name", "success_criteria", "outputs")
+    of = state.stages.get(stage)
+    return of is not None and {*change} <= {MAP} | without_result(of.parameters)
 
 
 def better_of(draft: Workflow, metric: str) -> str:

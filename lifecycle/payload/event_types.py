@@ -52,7 +52,8 @@ def _with(**added: Any) -> Upcaster:
 #: Event type → what lifts its data from each schema version to the next.
 _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
     "amendment.approved": (_with(scripts={}), _with()),  # the plan can be approved since
-    "amendment.proposed": (_with(also=[]), _with()),  # several stages are changed at once since
+    # Several stages are changed at once since the third.
+    "amendment.proposed": (_with(also=[]), _with(), _with(from_round=None)),
     "amendment.rejected": (_with(),),
     "attempt.started": (
         _with(scripts={}),

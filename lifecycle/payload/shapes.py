@@ -18,7 +18,7 @@ UnknownField field:text layout:{[text]}={} removed:flag=false stage:stage?=null 
 amendment.approved amendment:decision approved_by:text="user" invalidated_stages:[stage]=[]
   kept:{stage>whole}={} proof:{any}={} scripts:{text}={} version:whole?=null
 amendment.proposed also:[stage]=[] amendment:amendment?=null changes:{any}={} description:words
-  insert:{any}?=null
+  from_round:whole?=null insert:{any}?=null
   kind:(parameter_change,criteria_change,stage_insert,stage_skip,stage_rerun,plan_change)
   place:whole?=null reason:words?=null rewire:[stage]|flag=false rewired:{stage>{any}}={}
   stage:stage?=null

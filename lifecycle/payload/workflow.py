@@ -180,6 +180,8 @@ class AmendmentProposed(Payload):
     #: Stage → its ``depends_on``, ``{"old": …, "new": …}``, beside it other fields as in
     #: ``changes``. A plan_change says what changes of each stage; else it is decided.
     rewired: dict[StageId, Document] = {}
+    #: Of a stage of a loop: what rounds before this one computed goes on to count.
+    from_round: Whole | None = None
 
 
 class AmendmentApproved(Payload):

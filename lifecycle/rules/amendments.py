@@ -12,7 +12,7 @@ from lifecycle.errors import (
     StaleAmendment,
     UnknownAmendment,
 )
-from lifecycle.fold.evolve import apply, proposed, rewired_fields, version_after
+from lifecycle.fold.evolve import apply, proposed, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
 from lifecycle.rules.impact import (
@@ -26,6 +26,7 @@ from lifecycle.rules.rounds import twice
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.document import rewired_fields
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, misshapen_results
 from lifecycle.words.rounds import ROUNDS, loops_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 Decision: TypeAlias = "list[Payload]"
 
 _POLICIES = ("terminal", "signature", "trust")
+#: Kinds of amendments that may leave what earlier rounds of a loop computed.
+_LEAVING = ("parameter_change", "stage_rerun")
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 #: Nothing of these has run, or will.
 _NOTHING_TO_RERUN = frozenset({Status.PENDING, Status.READY, Status.INVALIDATED, Status.SKIPPED})
@@ -217,6 +220,7 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
 
     then, now = ({**definition_of(one), RESULTS: one.results} for one in (state, changed))
     yield from _begun_loops(state, changed)
+    yield from _misfits_of_round(state, amendment)
     for field in (MANDATES, ROUNDS):
         if field in amendment.changes or getattr(changed, field):
             then, now = (
@@ -230,6 +234,21 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     if changed.consent == "signature" and not changed.signers:
         yield "consent by signature needs at least one allowed signer (signers)"
     yield from _unusable_signers(changed.signers)
+
+
+def _misfits_of_round(state: Workflow, amendment: Amendment) -> Iterator[str]:
+    """Say why an amendment cannot leave what earlier rounds computed."""
+    if amendment.from_round is None:
+        return
+    name = state.loop_of(amendment.stage or "")
+    if name is None or amendment.also or amendment.kind not in _LEAVING:
+        allowed = " or ".join(_LEAVING)
+        yield f"from_round: it belongs to a {allowed} of one stage, which is in a loop"
+        return
+    last = state.loops[name].round.number
+    if not 2 <= amendment.from_round <= last:
+        expected = f"2 to {last}" if last > 1 else "none, as the first round is the only one"
+        yield f"from_round: expected {expected}, found {amendment.from_round}"
 
 
 def _begun_loops(state: Workflow, changed: Workflow) -> Iterator[str]:

@@ -10,13 +10,14 @@ from hashlib import sha256
 from typing import Any
 
 from lifecycle.event import UNFOLDABLE
-from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks, rewired_fields
-from lifecycle.fold.rounds import refresh
+from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks
+from lifecycle.fold.rounds import points_since, refresh
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import added_points, downstream, is_judged_alone
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
+from lifecycle.words.document import rewired_fields
 
 #: An attempt was begun, and no result of it counts yet.
 _TRIED = ACTIVE | {Status.FAILED}
@@ -373,7 +374,7 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
     named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
     swept = [id_ for id_ in named if keeps_tasks(state, amendment, id_)]
-    tasks = tuple(one for id_ in swept for one in _tasks(state, changed, id_, impact))
+    tasks = tuple(one for id_ in swept for one in _tasks(state, changed, amendment, id_, impact))
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
@@ -388,7 +389,9 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
 _FOLDERS = {"folders": "digest"}
 
 
-def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iterator[TasksAhead]:
+def _tasks(
+    state: Workflow, changed: Workflow, amendment: Amendment, id_: str, impact: Impact
+) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing if a file names its points."""
     maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
@@ -402,13 +405,15 @@ def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iter
     # As they were when they were last looked at.
     seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")
     done = {before[n] for n in numbers_of(seen) if n < len(before)}
-    counting = done & {*after}
+    since = amendment.from_round
+    anew = len(points_since(state, id_, since)) if since is not None else 0
+    counting = done & {*after[: len(after) - anew]}
     verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
-    anew = next(verdicts) != next(verdicts)
+    is_judged = next(verdicts) != next(verdicts)
     # Those of the newest attempt that were computed and did not pass.
     failed = ((stage.attempts[-1].tasks if stage.attempts else None) or {}).get("failures", [])
     bad = {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
-    judged = (counting | (bad & {*after})) if anew else set()
+    judged = (counting | (bad & {*after})) if is_judged else set()
     # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
     new = 0 if stage.id in impact.going_on else len({*after} - counting - judged)
     took = _took(stage)

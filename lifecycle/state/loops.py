@@ -24,6 +24,8 @@ class Round:
     began_at: str | None = None
     ended_at: str | None = None
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: The version of the definition by which it ended; 0 until it has.
+    plan: int = 0
 
 
 @dataclass(slots=True)

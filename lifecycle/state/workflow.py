@@ -249,8 +249,9 @@ class Amendment:
     place: int | None = None
     reason: str | None = None
     rewired: dict[str, Any] = field(default_factory=dict)
-    #: Stages that run again together with the one that it names.
+    #: Stages that run again with its own; the first round of which nothing computed counts on.
     also: list[str] = field(default_factory=list)
+    from_round: int | None = None
     status: str = "proposed"
     version: int | None = None
     decided_at: str | None = None

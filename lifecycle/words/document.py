@@ -172,3 +172,17 @@ def value_at(value: Any, pointer: str) -> Any:
     for key in keys_of(pointer):
         value = value[int(key)] if isinstance(value, list) else value[key]
     return value
+
+
+#: Keys of what a field was and is.
+_LEAF = frozenset({"old", "new"})
+
+
+def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return old and new by the field of a stage that a rewiring changes.
+
+    What it depends on stands at the top, every other field below its name.
+    """
+    needs = {key: value for key, value in change.items() if key in _LEAF}
+    others = {key: value for key, value in change.items() if key not in _LEAF}
+    return {**({"depends_on": needs} if needs or not others else {}), **others}

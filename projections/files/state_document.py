@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lifecycle.fold.evolve import rewired_fields
 from lifecycle.fold.stages import workflow_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.words.document import STAGE_FIELDS, keys_of
+from lifecycle.words.document import STAGE_FIELDS, keys_of, rewired_fields
 from projections.words.text import utc_seconds, without_controls
 
 Fields = dict[str, Any]

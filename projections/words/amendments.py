@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lifecycle.fold.evolve import KEYED, rewired_fields
+from lifecycle.fold.evolve import KEYED
 from lifecycle.state.conditions import budget_of, estimate
 from lifecycle.state.workflow import PLAN, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.words.document import rewired_fields
 from projections.words.text import spelled
 
 #: What `told` shows: so many values, and so many letters of a place or a value.
@@ -20,7 +21,8 @@ Parts = tuple[str, ...]
 
 def where(amendment: Amendment) -> str:
     """Return the stages, or that it is the whole workflow."""
-    return ", ".join(amendment.targets) or "workflow"
+    since = f", from round {amendment.from_round} on" if amendment.from_round is not None else ""
+    return (", ".join(amendment.targets) or "workflow") + since
 
 
 def changes(amendment: Amendment) -> list[str]:

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.evolve import proposed_in, rewired_fields
+from lifecycle.fold.evolve import proposed_in
 from lifecycle.state.workflow import Amendment, Workflow
+from lifecycle.words.document import rewired_fields
 from projections.words.amendments import told
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.fold.rounds import better_of
+from lifecycle.fold.rounds import better_of, counting_rounds
 from lifecycle.rules.rounds import points_before
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
@@ -77,7 +77,8 @@ def _best_and_last(
     state: Workflow, loop: LoopDefinition, standing: LoopState
 ) -> tuple[str | None, str | None]:
     until = loop.until[0]
-    found = [one.numbers[until.metric] for one in standing.rounds if until.metric in one.numbers]
+    counting = counting_rounds(state, standing)
+    found = [one.numbers[until.metric] for one in counting if until.metric in one.numbers]
     told = [f"{until.metric} = {number_told(one)}" for one in found]
     last = told[-1] if told else None
     better = until.better or better_of(state, until.metric)
@@ -93,8 +94,7 @@ def number_told(number: dict[str, Any]) -> str:
     return f"{with_error(number['value'], number.get('error'))}{unit}"
 
 
-def round_told(one: Round) -> dict[str, Any]:
-    """Return a round as plain JSON values."""
+def _round_told(one: Round) -> dict[str, Any]:
     return {
         "round": one.number,
         "points": one.points,
@@ -125,10 +125,11 @@ def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
 
 def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
     """Return a row for each round of a loop: its number, points, proposer and numbers, in words."""
-    rows = []
+    rows, counting = [], counting_rounds(state, state.loops[name])
     for one in state.loops[name].rounds:
         count = f"{len(one.points)} points" if one.points else "the points of the map"
         numbers = ", ".join(f"{key} = {number_told(found)}" for key, found in one.numbers.items())
+        numbers += "" if one in counting else ", by an earlier definition"
         by = one.source or one.by or ""
         rows.append((str(one.number), count, by, numbers or ("" if one.ended_at else "under way")))
     return rows
@@ -178,6 +179,7 @@ def asked_of(state: Workflow, name: str) -> dict[str, Any]:
     """Return what a proposer of a loop's next points is given; raises KeyError."""
     loop, standing = state.loop(name), state.loops[name]
     as_csv, as_json = table_of(loop.points)
+    counting = counting_rounds(state, standing)
     return {
         **loop_told(state, name).to_dict(),
         "asks_for": standing.round.number + 1 if standing.is_due else None,
@@ -186,5 +188,5 @@ def asked_of(state: Workflow, name: str) -> dict[str, Any]:
         "table": as_csv,
         "table_json": as_json,
         "points_so_far": points_before(state, loop, standing),
-        "rounds": [round_told(one) for one in standing.rounds],
+        "rounds": [{**_round_told(one), "counts": one in counting} for one in standing.rounds],
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.errors import Refused
+from lifecycle.fold.rounds import counts_below, points_since
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -51,7 +52,9 @@ def keep(root: Path, state: Workflow, stage: Stage) -> bool:
     if stage.keep_as is None:
         return False
     kept, done = root / stage.keep_as, root / stage.id / DONE
-    named = {point.folder for point in points_of(root, state, stage)}
+    points = points_of(root, state, stage)
+    since = counts_below(state, stage, stage.attempts[-1].plan) if stage.attempts else None
+    named = {point.folder for point in _before(state, stage, points, since)}
     gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
     moves = [(done / name, kept / DONE / name) for name in gone]
     tables = [(root / path, kept / Path(path).name) for path in table_of(stage.id)]
@@ -133,21 +136,33 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
     ``basis`` is what they are computed from; without it that of the newest attempt.
     Raises as `points_of`.
     """
-    known = {p.key: Task(p) for p in points_of(root, state, stage)}
+    points = points_of(root, state, stage)
+    known = {p.key: Task(p) for p in points}
     counting, origin = _counting(root, state, stage, basis)
     before: Recorded | None = None
     for recorded, attempt in counting:
         if recorded.recovers is None and not is_left(before, recorded.round):
             known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
+        since = counts_below(state, stage, recorded.plan)
+        keys = {point.key for point in _before(state, stage, points, since)}
         for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
-            if task is not None:
+            if task is not None and task.point.key in keys:
                 known[task.point.key] = _with(task, run, attempt)
         if _is_judged_anew(attempt, stage):
             known = {key: _unjudged(task, attempt) for key, task in known.items()}
         before = recorded
     tags = {attempt.tag: attempt for _, attempt in counting}
     return _by_marks(root, stage, list(known.values()), tags, origin)
+
+
+def _before(
+    state: Workflow, stage: Stage, points: Sequence[Point], since: int | None
+) -> Sequence[Point]:
+    """Return the points of the rounds before one; all of them for None."""
+    if since is None:
+        return points
+    return points[: len(points) - len(points_since(state, stage.id, since))] if since else ()
 
 
 def is_left(before: Recorded | None, number: int) -> bool:
@@ -240,7 +255,9 @@ def _counting(
     for recorded in reversed(stage.attempts):
         attempt = of_recorded(root, state.id, stage.id, recorded)
         definition, rests_on = (*_origin(attempt).split(":"), "")[:2]
-        if definition not in definitions or rests_on != (basis or rests_on):
+        if rests_on != (basis or rests_on):
+            break
+        if definition not in definitions and counts_below(state, stage, recorded.plan) is None:
             break
         basis = rests_on
         found.append((recorded, attempt))

@@ -81,6 +81,7 @@ def content_of(amendment: Amendment) -> dict[str, Any]:
         "place": amendment.place,
         "rewired": amendment.rewired,
         **({"also": amendment.also} if amendment.also else {}),
+        **({"from_round": amendment.from_round} if amendment.from_round is not None else {}),
     }
 
 

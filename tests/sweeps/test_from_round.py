@@ -1,0 +1,96 @@
+"""A parameter of a loop's stage changes on the way, from one round on or for all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place
+from tests.sweeps.looped import amended, looped, points_of_rounds
+from tests.sweeps.support import lines
+
+#: A criterion on the sweep's proposer, which says how often it was asked.
+UNTIL = {"metric": "next.best", "below": 0}
+
+
+def _walked(tmp_path: Path, at_most: int = 3) -> Place:
+    """Return a loop that is over after three rounds: its points are 0 and 50, 1, 2 and 3."""
+    place = looped(tmp_path, "x\n1\n", "x\n2\n3\n", "x\n4\n", at_most=at_most, until=UNTIL)
+    place.done("run")
+    assert points_of_rounds(place) == [[1], [2, 3]]
+    (tmp_path / "trace").unlink()
+    return place
+
+
+@pytest.mark.slow
+def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) -> None:
+    """Tasks of that round and those behind it are computed anew; the others stay as they are."""
+    place = _walked(tmp_path)
+    before = (place.path / "run/tasks/x=1/f.json").stat().st_ino
+    shown = amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "3")
+    assert shown["impact"]["tasks"]["run"]["kept"] == 3
+    assert shown["impact"]["tasks"]["run"]["computed"] == 2
+    place.done("run")
+    assert sorted(lines(tmp_path / "trace")) == ["x=2", "x=3"]
+    assert (place.path / "run/tasks/x=1/f.json").stat().st_ino == before
+    assert sorted(one.name for one in (place.path / "run.v1/tasks").iterdir()) == ["x=2", "x=3"]
+    rounds = place.done("round", "show", "walk")["rounds"]
+    assert [one["counts"] for one in rounds] == [True, True, True]
+
+
+@pytest.mark.slow
+def test_without_a_round_all_is_computed_anew_and_older_numbers_judge_nothing(
+    tmp_path: Path,
+) -> None:
+    """The criterion is not met by a number of another definition."""
+    place = _walked(tmp_path)
+    amended(place, "--stage", "run", "--set", "parameters.n=2")
+    place.done("run")
+    assert sorted(lines(tmp_path / "trace")) == ["x=0", "x=1", "x=2", "x=3", "x=50"]
+    rounds = place.done("round", "show", "walk")["rounds"]
+    assert [one["counts"] for one in rounds] == [False, False, True]
+    assert "by an earlier definition" in place.call("round", "show", "walk").out
+    amended(place, "--set", 'rounds.walk.until={"metric": "next.best", "below": 2.5}')
+    assert place.done("round", "show", "walk")["over"] == "3 rounds"
+
+
+@pytest.mark.slow
+def test_a_second_change_leaves_what_the_first_one_left(tmp_path: Path) -> None:
+    """Each round keeps what it was computed by; the same points again are computed once."""
+    place = _walked(tmp_path)
+    amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "2")
+    place.done("run")
+    assert sorted(lines(tmp_path / "trace")) == ["x=1", "x=2", "x=3"]
+    amended(place, "--stage", "run", "--set", "parameters.n=3", "--from-round", "3")
+    place.done("run")
+    assert sorted(lines(tmp_path / "trace")) == ["x=1", "x=2", "x=2", "x=3", "x=3"]
+    amended(place, "--stage", "run", "--type", "stage_rerun", "--from-round", "3")
+    place.done("run")
+    assert sorted(lines(tmp_path / "trace")) == ["x=1", *["x=2"] * 3, *["x=3"] * 3]
+    amended(place, "--stage", "run", "--set", "parameters.n=1")
+    place.done("run")
+    assert len(lines(tmp_path / "trace")) == 7 + 5
+    assert place.call("fsck", "--protocol").code == 0
+    assert place.call("replay", "--check").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--stage", "run", "--from-round", "9"), "expected 2 to 3, found 9"),
+        (("--stage", "tell", "--from-round", "2"), "of one stage, which is in a loop"),
+        (("--from-round", "2"), "of one stage, which is in a loop"),
+    ],
+)
+@pytest.mark.slow
+def test_a_round_that_cannot_be_named_is_refused(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    """Nothing is recorded."""
+    place = _walked(tmp_path)
+    change = "parameters.n=2" if "--stage" in words else "rounds.walk.at_most=9"
+    refused = place.json("amend", "propose", "--set", change, "--reason", "Others.", *words)
+    assert refused.code == 5
+    assert said in refused.out
+    assert place.done("events", "--type", "amendment.proposed") == []
