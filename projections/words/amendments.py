@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +17,10 @@ from projections.words.text import spelled
 
 #: What `told` shows: so many values, and so many letters of a place or a value.
 _VALUES, _LETTERS = 5, 80
+#: In place of a value that is not there.
+_NOTHING = object()
+#: A key that stands in a place as it is.
+_PLAIN = re.compile(r"[\w.-]+")
 Parts = tuple[str, ...]
 """What changes, and its old and new value; or what is done, in one part."""
 
@@ -80,8 +86,49 @@ def _of_fields(changes: dict[str, Any], of: str) -> Iterator[Parts]:
             if not isinstance(leaf, dict) or not set(leaf) <= {"old", "new"}:
                 yield (place, _json(leaf))  # of a record that was imported, which holds anything
                 continue
-            both = (_json(leaf[one]) if one in leaf else "(nothing)" for one in ("old", "new"))
-            yield (place, *both)
+            both = leaf.get("old", _NOTHING), leaf.get("new", _NOTHING)
+            yield from [*_leaves(place, *both)] or [(place, *map(_json, both))]
+
+
+def _leaves(place: str, old: Any, new: Any) -> Iterator[Parts]:
+    """Yield what changes in a value: of an object each field for itself, and no other."""
+    if _json(old) == _json(new):
+        return
+    sides = [one if isinstance(one, dict) else {} for one in (old, new)]
+    if any(sides) and all(one is _NOTHING or isinstance(one, dict) for one in (old, new)):
+        for key in dict.fromkeys([*sides[0], *sides[1]]):
+            step = key if _PLAIN.fullmatch(key) else _json(key)
+            yield from _leaves(f"{place}.{step}", *(one.get(key, _NOTHING) for one in sides))
+        return
+    yield from _of_long_list(place, old, new) or [(place, _json(old), _json(new))]
+
+
+def _of_long_list(place: str, old: Any, new: Any) -> list[Parts]:
+    """Return what a long list loses and gets; nothing of any other value."""
+    if not (isinstance(old, list) and isinstance(new, list)):
+        return []
+    before, after = ([_json(one) for one in entries] for entries in (old, new))
+    gone, come = Counter(before) - Counter(after), Counter(after) - Counter(before)
+    stay = [_without(before, gone), _without(after, come)]
+    is_short = max(len(_json(one)) for one in (old, new)) <= _LETTERS
+    if is_short or not stay[0] or stay[0] != stay[1]:
+        return []
+    both = {"taken away": gone, "added": come}
+    return [
+        (f"{place}, {what}", f"[{', '.join(found.elements())}]")
+        for what, found in both.items()
+        if found
+    ]
+
+
+def _without(entries: list[str], gone: Counter[str]) -> list[str]:
+    """Return the entries in their order, without the last ones of those that are gone."""
+    left = Counter(entries) - gone
+    kept = []
+    for one in entries:
+        kept += [one] if left[one] > 0 else []
+        left[one] -= 1
+    return kept
 
 
 def _stages(amendment: Amendment) -> Iterator[Parts]:
@@ -95,7 +142,7 @@ def _stages(amendment: Amendment) -> Iterator[Parts]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return "(nothing)" if value is _NOTHING else json.dumps(value, ensure_ascii=False)
 
 
 #: Letters of a value that a person is shown.

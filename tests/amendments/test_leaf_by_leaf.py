@@ -1,0 +1,73 @@
+"""A change is told leaf by leaf: a person sees what changes, and nothing that stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lifecycle.state.workflow import Amendment
+from projections.words.amendments import changes, told
+from tests.sweeps.looped import looped
+
+_MANY = [f"file-{n}.csv" for n in range(20)]
+#: Old and new value of `parameters.p`, and the lines that tell of it.
+CHANGES: dict[str, tuple[Any, Any, list[str]]] = {
+    "a field": ({"a": 1, "b": 2}, {"a": 1, "b": 3}, [".b: 2 -> 3"]),
+    "a field of a field": ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, [".a.c: 2 -> 3"]),
+    "a field taken away": ({"a": 1, "b": 2}, {"b": 2}, [".a: 1 -> (nothing)"]),
+    "an object into a field": ({"b": 2}, {"a": {"c": 1}, "b": 2}, [".a.c: (nothing) -> 1"]),
+    "an object into an empty one": ({}, {"a": 1}, [".a: (nothing) -> 1"]),
+    "all fields taken away": ({"a": {"b": 1}}, {"a": {}}, [".a.b: 1 -> (nothing)"]),
+    "an empty object": ({"b": 2}, {"b": 2, "a": {}}, [".a: (nothing) -> {}"]),
+    "another type": ({"a": {"b": 1}}, {"a": [1]}, ['.a: {"b": 1} -> [1]']),
+    "true in place of 1": ({"a": 1}, {"a": True}, [".a: 1 -> true"]),
+    "a key that reads as a change": ({"a: 1 -> 2": 3}, {"a: 1 -> 2": 4}, ['."a: 1 -> 2": 3 -> 4']),
+    "a short list": ({"a": [1, 2]}, {"a": [2, 3]}, [".a: [1, 2] -> [2, 3]"]),
+    "a long list": (
+        {"a": _MANY},
+        {"a": [*_MANY[1:], "more.csv"]},
+        ['.a, taken away: ["file-0.csv"]', '.a, added: ["more.csv"]'],
+    ),
+    "an entry twice": ([1, *_MANY], [1, *_MANY, 1], [", added: [1]"]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_told_leaf_by_leaf(name: str) -> None:
+    """Each leaf has its line, with the place where it stands."""
+    old, new, lines = CHANGES[name]
+    assert changes(_amendment(old, new)) == [f"parameters.p{line}" for line in lines]
+
+
+def test_a_long_list_in_another_order_is_told_whole() -> None:
+    """Nothing was added to it and nothing taken away."""
+    (line,) = changes(_amendment(_MANY, _MANY[::-1]))
+    assert line.count("file-19.csv") == 2
+
+
+def test_a_field_of_a_loop_and_of_a_mandate_is_told_alone(tmp_path: Path) -> None:
+    """In the proposal, in lists, and in the log that people read."""
+    place = looped(tmp_path, until={"metric": "next.best", "above": 9})
+    until = 'rounds.walk.until={"metric": "next.best", "above": 7}'
+    line = "rounds.walk.until.above: 9 -> 7"
+    answer = place.call("amend", "propose", "--reason", "Less.", "--set", until)
+    assert f"  {line}\n" in answer.out
+    for words in (["amend", "list"], ["amend", "show", "amend-1"], ["status"], ["inbox"]):
+        shown = place.call(*words).out
+        assert (line in shown, '"at_most"' in shown) == (True, False), shown
+    assert f": {line}; described as" in (place.path / "progress.log").read_text()
+
+
+def _amendment(old: Any, new: Any) -> Amendment:
+    made = Amendment(
+        id="amend-1",
+        kind="parameter_change",
+        stage="stage-1",
+        description="Others.",
+        changes={"parameters": {"p": {"old": old, "new": new}}},
+        proposed_at="2026-11-26T00:00:00.000000Z",
+    )
+    assert told(made).endswith('described as "Others."')
+    return made
