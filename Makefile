@@ -41,13 +41,13 @@ crash: $(VENV)/.dev tools test-tools ## run the long matrices, and properties on
 soak: $(VENV)/.dev tools test-tools ## run the generators at their full length
 	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m soak --timeout 3600
 
-examples: $(VENV)/.examples tools ## run the examples: R_g, D, viscosity, a search with LAMMPS; Ising
+examples: $(VENV)/.examples tools ## run the examples: R_g, D, viscosity, a search, heat with LAMMPS; Ising
 	@command -v lmp >/dev/null || { \
 	  echo "make: no lmp on the path (Debian: apt install lammps)" >&2; exit 1; }
 	rm -rf $(EXAMPLES)
 	mkdir -p $(EXAMPLES)
 	cp -r examples/bead-spring-rg examples/ising-tc examples/lj-diffusion examples/melt-viscosity \
-	  examples/polymer-bo \
+	  examples/polymer-bo examples/sic-conductivity \
 	  $(EXAMPLES)
 	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify stage-4
@@ -60,6 +60,8 @@ examples: $(VENV)/.examples tools ## run the examples: R_g, D, viscosity, a sear
 	cd $(EXAMPLES)/melt-viscosity && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify compare
 	cd $(EXAMPLES)/polymer-bo && PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
+	cd $(EXAMPLES)/sic-conductivity && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
 
 check: $(VENV)/.dev ## formatting, lint, types, layers, words
