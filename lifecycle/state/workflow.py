@@ -472,8 +472,7 @@ class Workflow:
     def draft(self) -> Workflow:
         """Return a copy that a fold may change without touching this one."""
         new = copy(self)
-        new.session = copy(self.session)
-        new.drifts = list(self.drifts)
+        new.session, new.drifts = copy(self.session), list(self.drifts)
         new.set_aside = list(self.set_aside)
         new.extra = dict(self.extra)
         new.loops = {key: replace(one, rounds=[*one.rounds]) for key, one in self.loops.items()}
