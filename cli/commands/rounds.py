@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,9 +44,16 @@ def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
         rounds = state.loops[name].rounds
         workflow.output.result(
             {**asked_of(state, name), "rounds": [round_told(one) for one in rounds]},
-            lambda: "\n".join(_lines(state, name)),
+            lambda: "\n".join([*_lines(state, name), *_drawn(state, name)]),
             state=state,
         )
+
+
+def _drawn(state: Workflow, name: str) -> Iterator[str]:
+    from projections.drawing.plots import in_braille, plots_of_rounds
+
+    for plot in plots_of_rounds(state, name):
+        yield from ("", *in_braille(plot))
 
 
 def _lines(state: Workflow, name: str) -> list[str]:

@@ -105,8 +105,12 @@ def round_told(one: Round) -> dict[str, Any]:
     }
 
 
-def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
-    """Return a row for each round of a loop: its number, points, proposer and numbers, in words."""
+RoundRow = tuple[str, str, str, str]
+"""A round in words: its number, its points, their proposer, and the numbers that it came to."""
+
+
+def round_rows(state: Workflow, name: str) -> list[RoundRow]:
+    """Return a row for each round of a loop."""
     rows = []
     for one in state.loops[name].rounds:
         count = f"{len(one.points)} points" if one.points else "the points of the map"
