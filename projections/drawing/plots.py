@@ -194,10 +194,10 @@ def _apart(low: float, high: float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Return two to six round numbers between the ends."""
+def _ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
+    """Return two to six round numbers between the ends, whole ones if things are ``counted``."""
     step = 10.0 ** floor(log10((high - low) / 2))
-    for times in (5, 2.5, 2, 1):
+    for times in (5, 2, 1) if counted else (5, 2.5, 2, 1):
         if (high - low) / (step * times) >= 2:
             step *= times
             break
@@ -227,7 +227,7 @@ def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
         yield element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
         yield text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
     counted = all(one.x == int(one.x) for points in plot.lines.values() for one in points)
-    ticks = _ticks(frame.left, frame.right)
+    ticks = _ticks(frame.left, frame.right, counted=counted)
     for x in (one for one in ticks if one == int(one) or not counted):
         at, _ = _place(frame, x, frame.low)
         yield element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")

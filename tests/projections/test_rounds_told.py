@@ -101,3 +101,12 @@ def test_a_limit_anywhere_is_drawn(limit: float) -> None:
     (plot,) = plots_of_rounds(state_of([3.0, 3.0], {}, {"below": limit}), "search")
     assert "nan" not in drawing(plot)
     assert len(in_braille(plot)) > 3
+
+
+@pytest.mark.parametrize("rounds", range(3, 31))
+def test_an_axis_of_rounds_names_two_of_them_at_least(rounds: int) -> None:
+    """Whole ones: there is no round 2.5."""
+    (plot,) = plots_of_rounds(state_of([1.0] * rounds, {}, {"below": 0}), "search")
+    texts = ET.fromstring(drawing(plot)).findall("{*}text")
+    named = [one.text or "" for one in texts if one.get("y") == "217"]
+    assert len([one for one in named if one.isdigit()]) >= 2, named
