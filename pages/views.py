@@ -19,7 +19,7 @@ from pages.shelf import FoundEvents, Shelf, holds, newest, quoted, record, writt
 from pages.stage_views import compare, printed, stage, task
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
-from projections.exports.report import counts
+from projections.exports.report import counts, loops_shown
 from projections.exports.timeline_svg import drawing as timeline
 from projections.exports.timeline_svg import state_spans
 from projections.files.document_diff import differences
@@ -28,15 +28,12 @@ from projections.files.summary import figures_of
 from projections.words.account import account, waits
 from projections.words.answers import answers, told_all
 from projections.words.mandates import standings
-from projections.words.rounds import loops_told, round_rows
 from service.errors import NotFound
 from service.reading.log import Selection
 from service.reading.moment import parse_moment
 
 #: Stages of a page, events of a page, lines beside a workflow, differences.
 _STAGES, _EVENTS, _LINES, _DIFFERENCES = 250, 100, 15, 100
-#: Rounds of a loop that are shown, the newest.
-_ROUNDS = 20
 #: Running stages whose lines are shown.
 _TAILS = 8
 #: Stages up to which a picture of all of them is drawn.
@@ -74,7 +71,7 @@ def workflow(look: PageLook) -> bytes:
         waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         mandates=standings(state),
-        loops=[(one, round_rows(state, one.loop.name)[-_ROUNDS:]) for one in loops_told(state)],
+        loops=loops_shown(state),
         next=next_of(look),
         tails=look.running(_TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,8 +42,17 @@ def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
         state = workflow.state(view)
         _known(state, name)
         workflow.output.result(
-            asked_of(state, name), lambda: "\n".join(_lines(state, name)), state=state
+            asked_of(state, name),
+            lambda: "\n".join([*_lines(state, name), *_drawn(state, name)]),
+            state=state,
         )
+
+
+def _drawn(state: Workflow, name: str) -> Iterator[str]:
+    from projections.drawing.plots import in_braille, plots_of_rounds
+
+    for plot in plots_of_rounds(state, name):
+        yield from ("", *in_braille(plot))
 
 
 def _lines(state: Workflow, name: str) -> list[str]:

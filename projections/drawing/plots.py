@@ -1,14 +1,17 @@
-"""Small plots of numbers: over the points of a sweep, over attempts; as SVG and in a terminal."""
+"""Small plots of numbers over points, attempts or rounds; as SVG and in a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, floor, isfinite, log10, sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from lifecycle.fold.rounds import better_of, counting_rounds
+from lifecycle.state.workflow import Workflow
 from lifecycle.words.metrics import is_number
+from lifecycle.words.rounds import LoopDefinition
 from projections.drawing import svg
 from projections.drawing.svg import element, text
 
@@ -23,6 +26,9 @@ _STYLE = (
     ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
     ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
 )
+#: How the best so far and a limit are drawn: not as the numbers themselves.
+_BEST: dict[str, Any] = {"stroke": "var(--completed)", "stroke_width": 1.5}
+_LIMIT: dict[str, Any] = {"stroke": "var(--person)", "stroke_dasharray": "5 4"}
 
 
 class PlotPoint(NamedTuple):
@@ -34,11 +40,16 @@ class PlotPoint(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """What is drawn: names of both axes, and the points of each line by its name, by ``x``."""
+    """What is drawn: names of both axes, and the points of each line by its name, by ``x``.
+
+    ``best`` is the best so far, from each place on; ``limits`` are values of ``y`` by their names.
+    """
 
     over: str
     of: str
     lines: dict[str, list[PlotPoint]]
+    best: Sequence[PlotPoint] = ()
+    limits: Mapping[str, float] = {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -115,6 +126,36 @@ def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
     return Plot("attempt", metric, {"": found}) if len(found) > 1 else None
 
 
+def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
+    """Return the plot of each number that a loop's end rests on, over its rounds.
+
+    Rounds of an earlier definition are left out, and a number that fewer than two rounds have. Raises KeyError for an unknown loop.
+    """
+    loop = state.loop(name)
+    plots = (_plot_of_rounds(state, loop, one.metric) for one in loop.until)
+    return list({one.of: one for one in plots if one is not None}.values())
+
+
+def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot | None:
+    found = [
+        PlotPoint(float(one.number), float(number["value"]), number.get("error"))
+        for one in counting_rounds(state, state.loops[loop.name])
+        if (number := one.numbers.get(metric)) is not None
+    ]
+    if len(found) < 2:
+        return None
+    until = [one for one in loop.until if one.metric == metric]
+    better = next((one.better for one in until if one.better), better_of(state, metric))
+    best = accumulate((one.y for one in found), max if better == "higher" else min)
+    return Plot(
+        "round",
+        metric,
+        {"": found},
+        [PlotPoint(p.x, y) for p, y in zip(found, best, strict=True)] if better else [],
+        {f"{u.test} {u.limit:g}": float(u.limit) for u in until if u.test in ("below", "above")},
+    )
+
+
 class _Frame(NamedTuple):
     """The ends of both axes."""
 
@@ -135,10 +176,13 @@ def _share(value: float, low: float, high: float) -> float:
 def _frame(plot: Plot) -> _Frame:
     every = [one for points in plot.lines.values() for one in points]
     reach = [one.error if one.error and isfinite(one.error) else 0.0 for one in every]
-    low = min(one.y - error for one, error in zip(every, reach, strict=True))
-    high = max(one.y + error for one, error in zip(every, reach, strict=True))
+    ends = zip(every, reach, strict=True)
+    ys = [
+        *(y for one, error in ends for y in (one.y - error, one.y + error)),
+        *plot.limits.values(),
+    ]
     xs = [one.x for one in every]
-    return _Frame(*_apart(min(xs), max(xs)), *_apart(low, high))
+    return _Frame(*_apart(min(xs), max(xs)), *_apart(min(ys), max(ys)))
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:
@@ -150,10 +194,10 @@ def _apart(low: float, high: float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Return two to six round numbers between the ends."""
+def _ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
+    """Return two to six round numbers between the ends, whole ones if things are ``counted``."""
     step = 10.0 ** floor(log10((high - low) / 2))
-    for times in (5, 2.5, 2, 1):
+    for times in (5, 2, 1) if counted else (5, 2.5, 2, 1):
         if (high - low) / (step * times) >= 2:
             step *= times
             break
@@ -166,6 +210,7 @@ def drawing(plot: Plot) -> str:
     parts = [*_axes(plot, frame)]
     for place, (name, points) in enumerate(plot.lines.items()):
         parts += _line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
+    parts += _bounds(plot, frame)
     return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.of} over {plot.over}", parts)
 
 
@@ -182,7 +227,7 @@ def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
         yield element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
         yield text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
     counted = all(one.x == int(one.x) for points in plot.lines.values() for one in points)
-    ticks = _ticks(frame.left, frame.right)
+    ticks = _ticks(frame.left, frame.right, counted=counted)
     for x in (one for one in ticks if one == int(one) or not counted):
         at, _ = _place(frame, x, frame.low)
         yield element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")
@@ -195,8 +240,7 @@ def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
 
 def _line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
     places = [_place(frame, one.x, one.y) for one in points]
-    path = " ".join(f"{svg.number(x)},{svg.number(y)}" for x, y in places)
-    yield element("polyline", points=path, fill="none", stroke=colour, stroke_width=1.5)
+    yield _polyline(places, stroke=colour, stroke_width=1.5)
     for one, (x, y) in zip(points, places, strict=True):
         if one.error and isfinite(one.error):
             above, below = (_place(frame, one.x, one.y + s * one.error)[1] for s in (1, -1))
@@ -208,6 +252,32 @@ def _line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) ->
         yield text(svg.shortened(name, 10), x=x + 6, y=y + 4, style=f"fill:{colour}")
 
 
+def _polyline(places: Iterable[tuple[float, float]], **style: object) -> str:
+    path = " ".join(f"{svg.number(x)},{svg.number(y)}" for x, y in places)
+    return element("polyline", points=path, fill="none", **style)
+
+
+def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
+    """Yield the best so far as steps, and each limit as a line with its name."""
+    if plot.best:
+        places = [_place(frame, one.x, one.y) for one in _stepped(plot.best)]
+        x, y = places[-1]
+        yield _polyline(places, **_BEST)
+        yield text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
+    for name, limit in plot.limits.items():
+        x, y = _place(frame, frame.left, limit)
+        yield element("line", x1=x, x2=_WIDTH - _RIGHT, y1=y, y2=y, **_LIMIT)
+        # Below its line at the top, where the name of the axis stands.
+        beside = y - 4 if y > _TOP + 12 else y + 14
+        yield text(name, x=x + 4, y=beside, style="fill:var(--person)")
+
+
+def _stepped(points: Sequence[PlotPoint]) -> list[PlotPoint]:
+    """Return the corners of a line that keeps its value until the next point."""
+    corners = (corner for a, b in pairwise(points) for corner in (a, a._replace(x=b.x)))
+    return [*corners, points[-1]]
+
+
 #: Dots of a letter of Braille: by column and row from above → its bit.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
@@ -216,7 +286,9 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     """Return the plot in lines of a terminal, ``width`` and ``height`` of the canvas in letters."""
     frame = _frame(plot)
     canvas = [[0] * width for _ in range(height)]
-    for points in plot.lines.values():
+    limits = ([PlotPoint(x, y) for x in frame[:2]] for y in plot.limits.values())
+    best = [_stepped(plot.best)] if plot.best else []
+    for points in (*plot.lines.values(), *best, *limits):
         for x, y in _dots(frame, points, width * 2 - 1, height * 4 - 1):
             canvas[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
     labels = [f"{frame.high:.5g}", *[""] * (height - 2), f"{frame.low:.5g}"]
@@ -227,7 +299,12 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     ]
     left, right = f"{frame.left:.5g}", f"{frame.right:.5g}"
     ends = f"{left}{plot.over:^{max(width - len(left) - len(right), 0)}}{right}"
-    named = [f"{' ' * wide}  lines: {', '.join(plot.lines)}"] if len(plot.lines) > 1 else []
+    lines_of = [
+        *(name or plot.of for name in plot.lines),
+        *(["best so far"] if plot.best else []),
+        *plot.limits,
+    ]
+    named = [f"{' ' * wide}  lines: {', '.join(lines_of)}"] if len(lines_of) > 1 else []
     head = f"{plot.of}"
     return [head, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
 

@@ -15,14 +15,22 @@ from typing import Any
 
 from eventstore.event import Actor
 from projections.exports.formats import ExportSource
-from projections.exports.provenance import Beginning, File, PlanChange, Run, Told, provenance
+from projections.exports.provenance import (
+    Beginning,
+    File,
+    LoopRound,
+    PlanChange,
+    Run,
+    Told,
+    provenance,
+)
 from projections.words.came_about import told_code
 from projections.words.text import quoted, workflow_uri
 
 #: In the order of the document.
 _SECTIONS = (
     "entity", "activity", "agent", "wasGeneratedBy", "used", "wasAssociatedWith",
-    "wasAttributedTo", "wasDerivedFrom",
+    "wasAttributedTo", "wasDerivedFrom", "wasInformedBy",
 )  # fmt: skip
 #: Bytes of a section that stay in memory; the rest waits on disk for its turn.
 _IN_MEMORY = 1 << 20
@@ -69,9 +77,25 @@ class _Writer:
                 self._run(told)
             case PlanChange():
                 self._change(told)
+            case LoopRound():
+                self._round(told)
+
+    def _round(self, one: LoopRound) -> None:
+        activity = _round_id(one)
+        about = {**_times(one.start, one.told.ended_at), "wfctl:reason": one.told.reason}
+        about |= {"prov:label": f"round {one.told.number} of {one.loop}"}
+        self._thing("activity", activity, about)
+        for file in one.files:
+            self._relate("used", activity=activity, entity=self._file(file))
+        if one.proposer is not None:
+            self._relate("wasAssociatedWith", activity=activity, agent=self._agent(one.proposer))
+        if one.before is not None:
+            self._relate("wasInformedBy", informed=activity, informant=_round_id(one.before))
+        for run in one.runs:
+            self._relate("wasInformedBy", informed=_run_id(run), informant=activity)
 
     def _run(self, run: Run) -> None:
-        activity = f"wf:run.{quoted(run.id)}"
+        activity = _run_id(run)
         about = {**_times(run.start, run.end), "prov:label": f"{run.name} ({run.id})"}
         for name in ("stage", "round", "host", "error", "completed"):
             about[f"wfctl:{name}"] = getattr(run, name)
@@ -139,6 +163,14 @@ class _Writer:
 
 def _section() -> SpooledTemporaryFile[str]:
     return SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8")
+
+
+def _run_id(run: Run) -> str:
+    return f"wf:run.{quoted(run.id)}"
+
+
+def _round_id(one: LoopRound) -> str:
+    return f"wf:round.{quoted(one.loop)}.{one.told.number}"
 
 
 def _times(start: str | None, end: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who made what from what: the runs and the changes that ``prov`` and ``ro-crate`` tell of.
+"""Who made what from what: the runs, rounds and changes that ``prov`` and ``ro-crate`` tell of.
 
 What the log does not say is None or empty here, and is left out there.
 """
@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from eventstore.event import Actor, RecordedEvent
+from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Workflow
 from projections.exports.formats import Steps, amended_by
@@ -43,7 +44,8 @@ class Run:
     inputs: list[File] = field(default_factory=list)
     outputs: list[File] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
-    #: The round of its loop, if it is in one.
+    #: The loop that it is in, and the round of it.
+    loop: str | None = None
     round: int | None = None
     #: The commit of what it computed with, as `CodeVersion` has it.
     code: dict[str, Any] | None = None
@@ -74,6 +76,32 @@ class PlanChange:
     version: int | None = None
 
 
+class LoopRound(NamedTuple):
+    """A round of a loop: what led to it, and its attempts.
+
+    ``files`` are those that its points came from, as stages of the loop left them; ``asked`` is the
+    stage that chose them, ``proposer`` somebody who did.
+    """
+
+    loop: str
+    told: Round
+    runs: list[Run]
+    files: list[File]
+    asked: str | None
+    proposer: Actor | None
+    before: LoopRound | None
+
+    @property
+    def counting(self) -> list[Run]:
+        """The attempts whose numbers are those of the round: of each stage the last completed."""
+        return list({run.stage: run for run in self.runs if run.completed}.values())
+
+    @property
+    def start(self) -> str | None:
+        """When its points were chosen; those of the first round stand in the plan."""
+        return self.told.began_at or (self.runs[0].start if self.runs else None)
+
+
 class Beginning(NamedTuple):
     """The workflow's first event."""
 
@@ -81,13 +109,14 @@ class Beginning(NamedTuple):
     actor: Actor
 
 
-Told = Beginning | Run | PlanChange
+Told = Beginning | Run | PlanChange | LoopRound
 
 
 def provenance(steps: Steps) -> Iterator[Told]:
-    """Yield the beginning, then each run and change once it is over, then those that are not."""
+    """Yield the beginning, each run and change once it is over, those that are not, the rounds."""
     runs: dict[str, Run] = {}
     changes: dict[str, PlanChange] = {}
+    looped: list[Run] = []
     state: Workflow | None = None
     for event, state in steps:
         if event.version == 1:
@@ -95,16 +124,43 @@ def provenance(steps: Steps) -> Iterator[Told]:
         if amended := amended_by(event, state):
             yield from _changed(changes, event, *amended)
         elif event.data.get("stage") in runs or event.type == "attempt.started":
-            yield from _ran(runs, event, state)
+            for run in _ran(runs, event, state):
+                yield run
+                looped += [run] if run.loop else []
     yield from runs.values()
     yield from changes.values()
     if state is None:
         return
+    yield from _told_by_files(state)
+    yield from _rounds(state, [*looped, *(run for run in runs.values() if run.loop)])
+
+
+def _told_by_files(state: Workflow) -> Iterator[Run]:
+    """Yield the runs of which only a file tells: that there was one, and perhaps when."""
     for stage in state.stages.values():
         if stage.status is Status.COMPLETED and not stage.attempts:
-            # Only a file tells of this run: that there was one, and perhaps when.
             start, end = _instant(stage.started_at), _instant(stage.completed_at)
             yield Run(stage.id, stage.name, None, state.version, start, end, completed=True)
+
+
+def _rounds(state: Workflow, runs: list[Run]) -> Iterator[LoopRound]:
+    """Yield the rounds of each loop that have begun, of all attempts of loops."""
+    made = {(one.path, one.sha256): one for run in runs for one in run.outputs}
+    of_rounds: dict[tuple[str | None, int | None], list[Run]] = {}
+    for run in runs:
+        of_rounds.setdefault((run.loop, run.round), []).append(run)
+    for name, loop in state.loops.items():
+        before = None
+        for one in loop.rounds:
+            own = of_rounds.get((name, one.number), [])
+            if not (own or one.began_at):
+                continue
+            files = [made[key] for key in one.data.items() if key in made]
+            kind, _, who = (one.by or "").partition(":")
+            asked = who if kind == "stage" else None
+            proposer = Actor(kind, who) if who and not asked else None
+            before = LoopRound(name, one, own, files, asked, proposer, before)
+            yield before
 
 
 def _ran(runs: dict[str, Run], event: RecordedEvent, state: Workflow) -> Iterator[Run]:
@@ -152,6 +208,7 @@ def _changed(
 
 def _begun(event: RecordedEvent, state: Workflow) -> Run:
     data, stage = event.data, state.stages[event.data["stage"]]
+    loop = state.loop_of(stage.id)
     return Run(
         stage.id,
         stage.name,
@@ -162,7 +219,8 @@ def _begun(event: RecordedEvent, state: Workflow) -> Run:
         host=data.get("host"),
         inputs=[*_files(data.get("inputs")), *_points_of_round(state, stage.id)],
         parameters=dict(stage.parameters),
-        round=state.loops[name].round.number if (name := state.loop_of(stage.id)) else None,
+        loop=loop,
+        round=state.loops[loop].round.number if loop else None,
         code=data.get("code"),
     )
 

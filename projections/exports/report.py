@@ -15,10 +15,10 @@ from lifecycle.event import Event
 from lifecycle.machines.machine import Machine
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.drawing import svg
+from projections.drawing import plots, svg
 from projections.exports.formats import ExportSource
 from projections.exports.graph_svg import drawing as graph
-from projections.exports.markup import environment
+from projections.exports.markup import environment, shown
 from projections.exports.timeline_svg import SpanFold
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.facts import WorkflowFacts
@@ -27,7 +27,7 @@ from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.machines.history import message as machine_message
 from projections.screens.next_actions import next_actions
 from projections.words.came_about import agreement
-from projections.words.rounds import loops_told, round_rows
+from projections.words.rounds import LoopTold, RoundRow, loops_told, round_rows
 from projections.words.text import duration
 
 #: Bytes of one figure that a report holds, and of all of them.
@@ -46,7 +46,7 @@ def export(source: ExportSource) -> Iterator[str]:
         facts=facts,
         state=facts.state,
         summary=summary,
-        loops=[(one, round_rows(facts.state, one.loop.name)) for one in loops_told(facts.state)],
+        loops=loops_shown(facts.state),
         method=method(facts),
         figures=_figures(source, summary),
         counts=counts(facts.state),
@@ -56,6 +56,22 @@ def export(source: ExportSource) -> Iterator[str]:
         duration=duration,
         as_typed=as_typed,
     )
+
+
+def loops_shown(state: Workflow) -> list[tuple[LoopTold, list[RoundRow], list[str]]]:
+    """Return each loop with a row for each of its rounds, and with its plots."""
+    return [
+        (
+            one,
+            round_rows(state, one.loop.name),
+            # ours, escaped where they were made
+            [
+                Markup(shown(plots.drawing(plot)))
+                for plot in plots.plots_of_rounds(state, one.loop.name)
+            ],
+        )
+        for one in loops_told(state)
+    ]
 
 
 def _page(name: str, **told: Any) -> Iterator[str]:

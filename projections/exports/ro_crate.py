@@ -1,9 +1,10 @@
 """``ro-crate``: ``ro-crate-metadata.json`` of a Provenance Run Crate 0.6 (RO-Crate 1.3).
 
 The crate's folder is the one that holds ``workflow-state.json``, which is its main workflow. One
-action an attempt; an amendment is an action too, with the person who decided as its agent. A stage
-that never ran is no tool and no step. Files are named by path and content: the log knows
-them so, and they need not be in the folder any more. What the log does not say is left out.
+action an attempt, one a round of a loop, whose object has the numbers of the round before; an
+amendment is an action too, with the person who decided as its agent. A stage that never ran is no
+tool and no step. Files are named by path and content: the log knows them so, and they need not be
+in the folder any more. What the log does not say is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from eventstore.event import Actor
 from lifecycle.words.metrics import metrics_of
 from projections.exports.formats import ExportSource
-from projections.exports.provenance import Beginning, File, PlanChange, Run, provenance
+from projections.exports.provenance import Beginning, File, LoopRound, PlanChange, Run, provenance
 from projections.files.state_document import FILE_NAME
 from projections.files.summary import is_figure
 from projections.words.came_about import told_code
@@ -92,6 +93,8 @@ class _Crate:
                     yield from self._run(told)
                 case PlanChange():
                     yield from self._change(told)
+                case LoopRound():
+                    yield from self._round(told)
         yield from self._whole()
         yield from self._root()
 
@@ -139,7 +142,7 @@ class _Crate:
             instrument=_ref(self._tool_id(run.stage)),
             **_when(run.start, run.end),
             object=[*map(_content, run.inputs), *(_ref(p["@id"]) for p in parameters)],
-            result=[*map(_content, run.outputs), *(_ref(one["@id"]) for one, *_ in numbers)],
+            result=[*map(_content, run.outputs), *_numbers_of(run)],
             actionStatus={None: None, True: _COMPLETED, False: _FAILED}[run.completed],
             error=run.error,
             **_by(run.actor),
@@ -147,6 +150,52 @@ class _Crate:
         self._is_new(control, "controls")
         by, of = {"instrument": _ref(f"#step-{run.stage}")}, {"object": _ref(action)}
         yield _entity(control, "ControlAction", f"orchestration of {run.id}", **by, **of)
+
+    def _round(self, one: LoopRound) -> Iterator[Entity]:
+        """A round: what its points came from, what it came to, and the attempts between."""
+        number, tool = one.told.number, f"{workflow_uri(self._state.id)}:rounds:{one.loop}"
+        name, place = f"round {number} of {one.loop}", f"{quoted(one.loop)}-{number}"
+        yield from self._loop(one.loop, tool)
+        yield from self._agent(one.proposer)
+        points = f"#points-{place}"
+        if one.told.points:
+            value = json.dumps(one.told.points, ensure_ascii=False)
+            yield _entity(points, "PropertyValue", f"points of {name}", value=value)
+        before = one.before.counting if one.before else []
+        action, asked = f"#round-{place}", self._tool_id(one.asked or "")
+        chosen = {"participant": _ref(asked)} if asked in self._known else _by(one.proposer)
+        self._is_new(action, "mentions")
+        yield _entity(
+            action,
+            "CreateAction",
+            name,
+            description=one.told.reason,
+            instrument=_ref(tool),
+            **_when(one.start, one.told.ended_at),
+            object=[
+                *map(_content, one.files),
+                *([_ref(points)] if one.told.points else []),
+                *chain.from_iterable(map(_numbers_of, before)),
+            ],
+            result=[*chain.from_iterable(map(_numbers_of, one.counting))],
+            actionStatus=_COMPLETED if one.told.ended_at else None,
+            **chosen,
+        )
+        if one.runs:
+            control = f"#orchestration-{place}"
+            self._is_new(control, "mentions")
+            controls = [_ref(f"#control-{quoted(run.id)}") for run in one.runs]
+            of = {"instrument": _ref(_ENGINE), "object": controls, "result": _ref(action)}
+            yield _entity(control, "OrganizeAction", f"orchestration of {name}", **of)
+
+    def _loop(self, name: str, tool: str) -> Iterator[Entity]:
+        """A loop as what its rounds run: the tools of its stages."""
+        if self._is_new(tool, "tools"):
+            loop = self._state.loop(name)
+            ends = [*map(str, loop.until), f"at most {loop.at_most} rounds"]
+            tools = [one for one in map(self._tool_id, loop.stages) if one in self._known]
+            of = {"description": "; ".join(ends), "hasPart": list(map(_ref, tools))}
+            yield {**_software(tool, f"loop {name}", str(self._state.version)), **of}
 
     def _tool(self, run: Run) -> Iterator[Entity]:
         """What a stage runs: its command line, with the name that people gave it."""
@@ -311,6 +360,10 @@ def _number(run: Run, one: Mapping[str, Any]) -> list[Entity]:
         description=f"{one['path']}#{one['pointer']}",
     )
     return [number, *others]
+
+
+def _numbers_of(run: Run) -> list[dict[str, str]]:
+    return [_ref(f"#number-{quoted(run.id)}-{quoted(one['name'])}") for one in run.metrics]
 
 
 def _agent_id(actor: Actor) -> str:

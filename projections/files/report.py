@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from lifecycle.state.workflow import Stage
+from projections.drawing.plots import in_braille, plots_of_rounds
 from projections.files.facts import StageResult, WorkflowFacts
 from projections.files.method import Named, StageEnvironment, StageMethod, as_typed, method
 from projections.files.sessions import SessionRecord
@@ -122,6 +123,10 @@ def _loop(facts: WorkflowFacts, told: LoopTold) -> Iterator[str]:
     yield "|---|---|---|---|"
     for row in round_rows(facts.state, told.loop.name):
         yield f"| {' | '.join(map(_cell, row))} |"
+    for plot in plots_of_rounds(facts.state, told.loop.name):
+        drawn = in_lines("\n".join(in_braille(plot)))
+        fence = _ticks(drawn, 3)
+        yield from ("", fence, drawn, fence)
 
 
 def _method(facts: WorkflowFacts) -> Iterator[Iterator[str]]:

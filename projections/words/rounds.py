@@ -108,6 +108,10 @@ def _round_told(one: Round) -> dict[str, Any]:
     }
 
 
+RoundRow = tuple[str, str, str, str]
+"""A round in words: its number, its points, their proposer, and the numbers that it came to."""
+
+
 def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, Any]]:
     """Return the points that a round of a loop added; of the first one, those of the map."""
     standing = state.loops[name]
@@ -123,8 +127,8 @@ def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
     return [one for stage in stages for one in stage.attempts if one.round == number]
 
 
-def round_rows(state: Workflow, name: str) -> list[tuple[str, str, str, str]]:
-    """Return a row for each round of a loop: its number, points, proposer and numbers, in words."""
+def round_rows(state: Workflow, name: str) -> list[RoundRow]:
+    """Return a row for each round of a loop."""
     rows, counting = [], counting_rounds(state, state.loops[name])
     for one in state.loops[name].rounds:
         count = f"{len(one.points)} points" if one.points else "the points of the map"

@@ -27,6 +27,7 @@ from tests.keeping.support import made, stage
 from tests.need import need_programs
 from tests.projections.story import attempt, observed
 from tests.rounds import first
+from tests.sweeps.looped import looped
 
 #: The last event, whichever it is.
 END = 0
@@ -312,3 +313,73 @@ def test_the_official_validator_passes_a_crate_with_numbers_and_figures(
     assert commit in entities(measured)["#run-stage-1.att-0003"]["description"]
     (verdict,) = judged(tmp_path, [crate_of(measured, tmp_path / "crate")])
     assert verdict["issues"] == []
+
+
+@pytest.fixture(scope="module")
+def in_rounds(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A loop over three rounds, whose points a stage wrote."""
+    place = looped(tmp_path_factory.mktemp("rounds"), *(f"x\n{n}\n" for n in (7, 8, 9)))
+    place.done("run")
+    return place
+
+
+@pytest.fixture(scope="module")
+def by_an_agent(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A loop whose second round an agent chose, and which waits for the third."""
+    place = looped(tmp_path_factory.mktemp("agent"), "x\n0\n", "x\n0\n", ask="agent")
+    for points in ('[{"x": 7}]', '[{"x": 8}]'):
+        assert place.json("run").code == 6
+        place.done("round", "propose", "walk", "--points", points, "--reason", "lower")
+    return place
+
+
+@pytest.mark.slow
+def test_a_crate_tells_of_each_round_what_led_to_it_and_what_it_came_to(in_rounds: Place) -> None:
+    """Its object has the numbers of the round before, and the file that its stage wrote."""
+    found = entities(in_rounds)
+    rounds = [found[f"#round-walk-{n}"] for n in (1, 2, 3)]
+    assert "#round-walk-4" not in found
+    results = [{one["@id"] for one in each["result"]} for each in rounds]
+    assert results[1] == {"#number-run.att-0002-f", "#number-next.att-0002-best"}
+    for each, before in zip(rounds[1:], results, strict=False):
+        used = {one["@id"] for one in each["object"]}
+        assert before <= used
+        assert [found[id_]["name"] for id_ in used if id_.startswith("#file-")] == ["next/next.csv"]
+        assert each["participant"]["@id"] == found["#step-next"]["workExample"]["@id"]
+    (points,) = (one["@id"] for one in rounds[1]["object"] if "points" in one["@id"])
+    assert json.loads(found[points]["value"]) == [{"x": 7}]
+    runs = {found[one["@id"]]["object"]["@id"] for one in found["#orchestration-walk-2"]["object"]}
+    assert runs == {"#run-run.att-0002", "#run-next.att-0002"}
+
+
+@pytest.mark.slow
+def test_a_trail_says_that_a_round_was_informed_by_the_one_before(
+    in_rounds: Place, by_an_agent: Place
+) -> None:
+    """With the file that it used, or the agent that chose its points."""
+    raw = json.loads(exported(in_rounds, "prov"))
+    ends = [(r["prov:informed"], r["prov:informant"]) for r in raw["wasInformedBy"].values()]
+    assert ("wf:round.walk.3", "wf:round.walk.2") in ends
+    assert ("wf:run.next.att-0003", "wf:round.walk.3") in ends
+    files = {id_: entity.get("wfctl:path") for id_, entity in raw["entity"].items()}
+    used = {(r["prov:activity"], files[r["prov:entity"]]) for r in raw["used"].values()}
+    assert ("wf:round.walk.2", "next/next.csv") in used
+    raw = json.loads(exported(by_an_agent, "prov"))
+    who = {r["prov:activity"]: r["prov:agent"] for r in raw["wasAssociatedWith"].values()}
+    assert who["wf:round.walk.2"].startswith("wf:agent.")
+    assert raw["activity"]["wf:round.walk.2"]["wfctl:reason"] == "lower"
+    document = ProvDocument.deserialize(content=json.dumps(raw), format="json")
+    assert document.serialize(format="json")
+
+
+@pytest.mark.slow
+def test_the_official_validator_passes_a_crate_with_rounds(
+    in_rounds: Place, by_an_agent: Place, tmp_path: Path
+) -> None:
+    """Rounds that are over, and one that has computed nothing; of a stage, and of an agent."""
+    crates = [
+        crate_of(in_rounds, tmp_path / "over"),
+        crate_of(by_an_agent, tmp_path / "under-way"),
+    ]
+    assert "#round-walk-3" in entities(by_an_agent)
+    assert [verdict["issues"] for verdict in judged(tmp_path, crates)] == [[], []]

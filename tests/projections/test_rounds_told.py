@@ -1,13 +1,16 @@
-"""What is told of a loop: the best so far where better is defined, else the last."""
+"""What is told and drawn of a loop: the best so far where better is defined, else the last."""
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lifecycle.state.workflow import Workflow
+from projections.drawing.plots import drawing, in_braille, plots_of_rounds
 from projections.words.rounds import LoopTold, loop_told
 from tests.lifecycle.support import given
 from tests.lifecycle.test_rounds import PLAN
@@ -15,16 +18,23 @@ from tests.lifecycle.test_rounds import PLAN
 
 def told(values: list[float], metric: dict[str, Any], until: dict[str, Any]) -> LoopTold:
     """Return a loop whose rounds came to values, of a metric and a criterion with more fields."""
+    return loop_told(state_of(values, metric, until), "search")
+
+
+def state_of(
+    values: list[float], metric: dict[str, Any], *until: dict[str, Any], error: float | None = None
+) -> Workflow:
+    """Return the state of a workflow with such a loop."""
     plan = deepcopy(PLAN)
     plan["stages"][1]["parameters"]["metrics"]["f"] = {"at": "f.json#/f", **metric}
-    plan["rounds"]["search"]["until"] = {"metric": "next.f", **until}
+    plan["rounds"]["search"]["until"] = [{"metric": "next.f", **one} for one in until]
     state = given(plan=plan)
     rounds = [
-        replace(state.loops["search"].round, number=n, numbers={"next.f": {"value": value}})
-        for n, value in enumerate(values, 1)
+        replace(state.loops["search"].round, number=n, numbers={"next.f": number})
+        for n, number in enumerate(({"value": one, "error": error} for one in values), 1)
     ]
     state.loops["search"] = replace(state.loops["search"], rounds=rounds)
-    return loop_told(state, "search")
+    return state
 
 
 @pytest.mark.parametrize(
@@ -52,3 +62,51 @@ def test_a_number_that_only_becomes_sharper_has_no_best() -> None:
     assert "next.f = 4" in str(found)
     nothing = told([], {}, {"below": 0})
     assert (nothing.best, nothing.last) == (None, None)
+
+
+def test_the_number_of_a_criterion_is_drawn_over_the_rounds() -> None:
+    """With its errors, the best so far as steps, and the limits that are lines."""
+    until = ({"below": 0.5}, {"no_better": 0.1, "rounds": 2}, {"above": 9})
+    state = state_of([3.0, 5.0, 2.0, 4.0], {"better": "lower"}, *until, error=0.25)
+    (plot,) = plots_of_rounds(state, "search")
+    assert (plot.over, plot.of) == ("round", "next.f")
+    assert [tuple(one) for one in plot.lines[""]] == [
+        (1, 3, 0.25), (2, 5, 0.25), (3, 2, 0.25), (4, 4, 0.25),
+    ]  # fmt: skip
+    assert [one.y for one in plot.best] == [3, 3, 2, 2]
+    assert plot.limits == {"below 0.5": 0.5, "above 9": 9}
+    picture = ET.fromstring(drawing(plot))
+    numbers, best = (one.get("points", "") for one in picture.findall("{*}polyline"))
+    assert (len(numbers.split()), len(best.split())) == (4, 7)
+    assert len({y for _, y in (one.split(",") for one in best.split())}) == 2
+    assert len([one for one in picture.findall("{*}line") if one.get("stroke-dasharray")]) == 2
+    assert {"best", "below 0.5", "above 9"} <= {one.text for one in picture.findall("{*}text")}
+    assert in_braille(plot)[-1].endswith("lines: next.f, best so far, below 0.5, above 9")
+
+
+def test_a_number_without_a_best_or_a_limit_is_drawn_alone() -> None:
+    """Highest is best where the criterion says so; of one round there is nothing to draw."""
+    sharper = state_of([3.0, 5.0], {"error": "#/error"}, {"relative_error": 0.1})
+    (plot,) = plots_of_rounds(sharper, "search")
+    assert (list(plot.best), plot.limits) == ([], {})
+    higher = {"no_better": 0.1, "rounds": 2, "better": "higher"}
+    (plot,) = plots_of_rounds(state_of([3.0, 5.0, 4.0], {}, higher), "search")
+    assert [one.y for one in plot.best] == [3, 5, 5]
+    assert plots_of_rounds(state_of([3.0], {}, {"below": 0}), "search") == []
+
+
+@pytest.mark.parametrize("limit", [1e308, -1e308, 5e-324, 3.0])
+def test_a_limit_anywhere_is_drawn(limit: float) -> None:
+    """At the edge if no axis reaches it."""
+    (plot,) = plots_of_rounds(state_of([3.0, 3.0], {}, {"below": limit}), "search")
+    assert "nan" not in drawing(plot)
+    assert len(in_braille(plot)) > 3
+
+
+@pytest.mark.parametrize("rounds", range(3, 31))
+def test_an_axis_of_rounds_names_two_of_them_at_least(rounds: int) -> None:
+    """Whole ones: there is no round 2.5."""
+    (plot,) = plots_of_rounds(state_of([1.0] * rounds, {}, {"below": 0}), "search")
+    texts = ET.fromstring(drawing(plot)).findall("{*}text")
+    named = [one.text or "" for one in texts if one.get("y") == "217"]
+    assert len([one for one in named if one.isdigit()]) >= 2, named

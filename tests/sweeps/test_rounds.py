@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.adversary.raw import append
+from tests.exports.support import text_of
+from tests.pages.support import served
 from tests.sweeps.looped import amended, give, looped, points_of_rounds
 from tests.sweeps.support import lines
 
@@ -220,3 +222,21 @@ def test_a_forged_round_begins_nothing(tmp_path: Path, name: str) -> None:
     assert place.done("round", "list")[0]["round"] == 1
     assert "ineffective" in [one["kind"] for one in place.json("audit", "bypasses").data]
     assert lines(tmp_path / "trace") == ["x=0", "x=50"]
+
+
+@pytest.mark.slow
+def test_readers_see_how_the_criterion_of_a_loop_went(tmp_path: Path) -> None:
+    """On its page, in both reports and at a terminal: one plot, beside the table of rounds."""
+    until = [{"metric": "next.best", "below": 0.5}, {"metric": "next.best", "above": 8}]
+    place = looped(tmp_path, "x\n7\n", "x\n8\n", "x\n9\n", until=until)
+    place.done("run")
+    for words in (["round", "show", "walk"], ["report", "-"]):
+        told = place.call(*words).out
+        assert "⠤" in told
+        assert "lines: next.best, best so far, below 0.5, above 8" in told
+    with served(tmp_path, "--root", str(place.path)) as pages:
+        shown = pages.get("/w/loop-2026-11-26/").text
+    for page in (text_of(place, "report"), shown):
+        assert page.count('class="plot"') == 1
+        assert "next.best over round" in page
+        assert "below 0.5" in page
