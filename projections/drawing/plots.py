@@ -129,7 +129,8 @@ def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
 def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
     """Return the plot of each number that a loop's end rests on, over its rounds.
 
-    Rounds of an earlier definition are left out, and a number that fewer than two rounds have. Raises KeyError for an unknown loop.
+    Rounds of an earlier definition are left out, and a number that fewer than two rounds have.
+    Raises KeyError for an unknown loop.
     """
     loop = state.loop(name)
     plots = (_plot_of_rounds(state, loop, one.metric) for one in loop.until)
