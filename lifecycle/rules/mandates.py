@@ -16,8 +16,10 @@ from lifecycle.words.mandates import (
     GRACE,
     MISSING,
     Mandate,
+    counted,
     is_for,
     is_over,
+    number,
     outside_at,
     time_limit,
 )
@@ -132,18 +134,20 @@ def cost_problems(
 ) -> Iterator[str]:
     """Say what of a mandate's tasks and core hours is not left for so many."""
     if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
-        left = mandate.tasks - so_far.tasks
-        yield f"{tasks} tasks may be computed, and {left} of its {mandate.tasks} are left"
+        left = max(0, mandate.tasks - so_far.tasks)
+        yield f"{counted(tasks, 'task')} may be computed, and {_left(left, mandate.tasks)}"
     if mandate.core_hours is None:
         return
     if seconds is None:
         yield "a stage has no parameters.time_limit, and nobody knows what it may use"
     elif so_far.core_seconds + seconds > mandate.core_hours * _HOUR:
         left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / _HOUR)
-        yield (
-            f"up to {seconds / _HOUR:.4g} core hours may be used, and {left_hours:.4g} of its "
-            f"{mandate.core_hours:g} are left"
-        )
+        hours = counted(seconds / _HOUR, "core hour")
+        yield f"up to {hours} may be used, and {_left(left_hours, mandate.core_hours)}"
+
+
+def _left(left: float, most: float) -> str:
+    return f"{number(left)} of its {number(most)} {'is' if number(left) == '1' else 'are'} left"
 
 
 def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, float | None]:
