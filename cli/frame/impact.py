@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.rules.impact import Foresight, Impact, foresee
+from lifecycle.rules.loops_ahead import LoopAhead
+from lifecycle.words.mandates import counted
 from projections.words.amendments import changes, where
 from projections.words.text import spelled
 from service.writing.amendments import AmendmentQuestion
@@ -61,7 +63,27 @@ def foreseen(sight: Foresight) -> list[str]:
             f"Tasks of {one.stage}: {one.kept:,} stay as they are, {judged}{one.computed:,} are "
             f"computed{some}, {one.aside:,} are no more and kept aside"
         )
+    lines += [line for one in sight.loops for line in _of_loop(one)]
     return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]
+
+
+def _of_loop(ahead: LoopAhead) -> Iterator[str]:
+    left = ahead.goes_on
+    if left is not None and left.rounds:
+        of = {"round": left.rounds, "task": left.tasks, "core hour": left.core_hours}
+        most = [counted(count, one) for one, count in of.items() if count is not None]
+        again = f"The loop {ahead.loop}, over in round {ahead.round}, goes on"
+        yield f"{again}: at most {', '.join(most)} more"
+    elif left is not None:
+        yield (
+            f"The loop {ahead.loop}, over in round {ahead.round}, is not over any more, and its "
+            "limits leave no further round"
+        )
+    if ahead.ends is not None:
+        yield f"The loop {ahead.loop} ends: {ahead.ends}"
+    if ahead.uncounted:
+        of_all = f"{len(ahead.uncounted)} of its {counted(ahead.round, 'round')}"
+        yield f"The loop {ahead.loop}: the numbers of {of_all} count no longer"
 
 
 def lasting(seconds: float) -> str:

@@ -11,9 +11,12 @@ from typing import Any
 
 from lifecycle.plan.fields import READ, doubtful_parameters
 from lifecycle.state.conditions import budget_of, estimate, is_beyond
+from lifecycle.state.effort import HOUR, of_a_round
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep, own_parameters
 from lifecycle.sweeps.points import UnusableMap, points
+from lifecycle.words.mandates import counted, number
+from lifecycle.words.rounds import LoopDefinition
 
 #: A parameter as a shell asks for it, and what follows: ``:-`` gives a value if it is unset.
 _ASKED = re.compile(r"\$(?:WFCTL_PARAM_(\w+)|\{WFCTL_PARAM_(\w+)(.?))", re.ASCII)
@@ -40,7 +43,7 @@ def advice(state: Workflow, scripts: str = "") -> list[str]:
             *_values(state, stage, scripts),
         )
     ]
-    return [*found, *_budget(state)]
+    return [*found, *_loops(state), *_budget(state)]
 
 
 def parameters_of(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -155,6 +158,39 @@ def _is_used(name: str | None, text: str) -> bool:
 
 def _listed(names: set[str] | None) -> str:
     return ", ".join(sorted(names or ())) or "no values"
+
+
+def _loops(state: Workflow) -> Iterator[str]:
+    """Say which loops have limits that end them before all of their rounds could be computed."""
+    for name in state.loops:
+        loop = state.loop(name)
+        given = state.stages[loop.points].parameters[MAP]
+        if not any(way in given for way in _HERE):
+            continue
+        first = of_a_round(state, loop, len(points(given)))
+        more = of_a_round(state, loop, loop.each or 1)
+        said = [*_too_few("tasks", loop, loop.tasks, first[0], more[0])]
+        if first[1] is not None and more[1] is not None:
+            hours = first[1] / HOUR, more[1] / HOUR
+            said += _too_few("core_hours", loop, loop.core_hours, *hours)
+        if said:
+            yield f"rounds.{name}: {'; '.join(said)}"
+
+
+def _too_few(
+    field: str, loop: LoopDefinition, limit: float | None, first: float, more: float
+) -> Iterator[str]:
+    """Say that a limit is less than what all rounds need, whole ones with the most points."""
+    needed = first + (loop.at_most - 1) * more
+    if limit is None or limit >= needed:
+        return
+    rounds = 1 + int((limit - first) // more)
+    enough = f"enough for {rounds} of its {counted(loop.at_most, 'round')}"
+    enough += f" with {counted(loop.each or 1, 'point')} each"
+    if limit < first:
+        enough = "not enough for round 1"
+    longest = " if each task takes its whole time_limit" if field == "core_hours" else ""
+    yield f"{field} = {number(limit)} is {enough}{longest} (all need {number(needed)})"
 
 
 def _budget(state: Workflow) -> Iterator[str]:

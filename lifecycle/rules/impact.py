@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -13,9 +12,11 @@ from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks
 from lifecycle.fold.rounds import points_since, refresh
 from lifecycle.payload import models as p
+from lifecycle.rules.loops_ahead import LoopAhead, loops_ahead
 from lifecycle.state.conditions import added_points, downstream, is_judged_alone
+from lifecycle.state.effort import seconds_of
 from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
 from lifecycle.words.document import rewired_fields
 
@@ -234,12 +235,6 @@ def kept_as(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
     return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
 
 
-def seconds_of(attempt: Attempt, now: str | None = None) -> float:
-    """Return how long an attempt took, until ``now`` (UTC, ISO 8601) where it has no end."""
-    end = datetime.fromisoformat(attempt.ended_at or now or attempt.started_at)
-    return max(0.0, (end - datetime.fromisoformat(attempt.started_at)).total_seconds())
-
-
 def binding_before(
     state: Workflow, amendment: Amendment, found: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
@@ -346,6 +341,8 @@ class Foresight:
     results_kept: tuple[str, ...] = ()
     #: What becomes of the tasks of a stage whose points alone change.
     tasks: tuple[TasksAhead, ...] = ()
+    #: Loops that go on by it, end by it, or have numbers that count no longer.
+    loops: tuple[LoopAhead, ...] = ()
     #: Stages whose kept results are judged anew; computed only where they do not hold.
     judged: tuple[str, ...] = ()
     #: Other ways to the same end, each in a sentence.
@@ -360,13 +357,13 @@ class Foresight:
             "results_kept": list(self.results_kept),
             "cheaper": list(self.cheaper),
             "tasks": {one.stage: one.to_dict() for one in self.tasks},
+            "loops": {one.loop: one.to_dict() for one in self.loops},
         }
 
 
 def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     """Return what follows from approving the amendment in ``state``."""
-    changed = state.draft()
-    apply(changed, amendment)
+    changed = reach_of(state, amendment).after
     blocked = _blocked(state, changed, amendment)
     stages = state.stages.values()
     again = {*impact.again} - blocked
@@ -381,6 +378,7 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
         judged=impact.judged,
         results_kept=kept,
         tasks=tasks,
+        loops=tuple(loops_ahead(state, changed, amendment, impact.affected)),
         cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
     )
 

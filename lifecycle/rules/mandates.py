@@ -3,65 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply
 from lifecycle.payload import models as p
-from lifecycle.rules.impact import Impact, foresee, seconds_of
-from lifecycle.state.conditions import added_points, cores
-from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.rules.impact import Impact, foresee
+from lifecycle.state.conditions import cores
+from lifecycle.state.effort import HOUR, Used, task_count, used
+from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.mandates import (
     GRACE,
     MISSING,
     Mandate,
+    counted,
     is_for,
     is_over,
+    number,
     outside_at,
     time_limit,
 )
 
 _KINDS = ("parameter_change", "stage_rerun")
-_HOUR = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """What was used of a mandate: amendments, reruns of stages, tasks, seconds of cores.
-
-    Of an attempt under way it is the most that it may use.
-    """
-
-    amendments: int = 0
-    reruns: int = 0
-    tasks: int = 0
-    core_seconds: float = 0.0
-
-
-def used(state: Workflow, name: str) -> Used:
-    """Return what was used of the mandate of this name, in the whole life of the workflow."""
-    by_it = [one for one in state.amendments.values() if one.mandate == name]
-    attempts = [
-        attempt
-        for stage in state.stages.values()
-        for attempt in stage.attempts
-        if attempt.charged.get("mandate") == name
-    ]
-    return Used(
-        len(by_it),
-        sum(len(one.targets) for one in by_it if one.kind == "stage_rerun"),
-        sum(attempt.charged["tasks"] for attempt in attempts),
-        sum(map(core_seconds, attempts)),
-    )
-
-
-def core_seconds(attempt: Attempt) -> float:
-    """Return the most that an attempt by a mandate has used or will use."""
-    most = float(attempt.charged["core_seconds"])
-    if attempt.is_open or attempt.may_run_on:
-        return most
-    return min(most, seconds_of(attempt) * int(attempt.charged["cores"]))
 
 
 def covering(
@@ -132,18 +94,20 @@ def cost_problems(
 ) -> Iterator[str]:
     """Say what of a mandate's tasks and core hours is not left for so many."""
     if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
-        left = mandate.tasks - so_far.tasks
-        yield f"{tasks} tasks may be computed, and {left} of its {mandate.tasks} are left"
+        left = max(0, mandate.tasks - so_far.tasks)
+        yield f"{counted(tasks, 'task')} may be computed, and {_left(left, mandate.tasks)}"
     if mandate.core_hours is None:
         return
     if seconds is None:
         yield "a stage has no parameters.time_limit, and nobody knows what it may use"
-    elif so_far.core_seconds + seconds > mandate.core_hours * _HOUR:
-        left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / _HOUR)
-        yield (
-            f"up to {seconds / _HOUR:.4g} core hours may be used, and {left_hours:.4g} of its "
-            f"{mandate.core_hours:g} are left"
-        )
+    elif so_far.core_seconds + seconds > mandate.core_hours * HOUR:
+        left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / HOUR)
+        hours = counted(seconds / HOUR, "core hour")
+        yield f"up to {hours} may be used, and {_left(left_hours, mandate.core_hours)}"
+
+
+def _left(left: float, most: float) -> str:
+    return f"{number(left)} of its {number(most)} {'is' if number(left) == '1' else 'are'} left"
 
 
 def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, float | None]:
@@ -166,18 +130,6 @@ def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, f
             seconds + count * cores(changed, stage) * ((limit or 0) + GRACE),
         )
     return tasks, None if unknown else seconds
-
-
-def task_count(state: Workflow, stage: Stage) -> int:
-    """Return how many tasks a stage has; of points in a file, as many as it had."""
-    if not is_sweep(stage.parameters):
-        return 1
-    given = stage.parameters[MAP]
-    if "file" in given or "like" in given:
-        return next((one.tasks["total"] for one in reversed(stage.attempts) if one.tasks), 1)
-    from lifecycle.sweeps.points import points  # it loads readers of files
-
-    return len(points(given)) + len(added_points(state, stage.id))
 
 
 def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
 from lifecycle.fold.rounds import is_from_its_source
 from lifecycle.payload import models as p
-from lifecycle.rules.mandates import cost_problems, task_count, used
-from lifecycle.state.conditions import cores
+from lifecycle.rules.mandates import cost_problems
+from lifecycle.state.effort import of_a_round, used
 from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import MAP
-from lifecycle.words.mandates import GRACE, time_limit
-from lifecycle.words.rounds import LoopDefinition, outside_of
+from lifecycle.words.rounds import LoopDefinition, envelope_of, outside_of
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -109,31 +108,9 @@ def problems_of(
     yield from (f"point {number}: {why}" for number, why in unfit)
     if not unfit:
         yield from twice(state, loop, standing, asked)
-    so_far = used(state, f"{LOOP}{loop.name}")
-    mandate = state.mandate(f"{LOOP}{loop.name}")
-    if mandate is not None:
-        yield from cost_problems(mandate, so_far, *_ahead(state, loop, len(asked)))
-
-
-def _ahead(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, float | None]:
-    """Return the tasks of a whole round with so many points, and the most seconds of cores for it.
-
-    A round that begins can be computed to its end. None if a stage has no time limit.
-    """
-    tasks, seconds, unknown = 0, 0.0, False
-    for id_ in loop.stages:
-        stage = state.stages[id_]
-        has_points = id_ == loop.points or "like" in (stage.parameters.get(MAP) or {})
-        own = count if has_points else task_count(state, stage)
-        limit = time_limit(stage.parameters)
-        unknown = unknown or limit is None
-        tasks += own
-        seconds += own * cores(state, stage) * ((limit or 0) + GRACE)
-    return tasks, None if unknown else seconds
-
-
-#: Before the name of a loop, as the name of its mandate: its envelope is one.
-LOOP = "rounds."
+    envelope = envelope_of(loop)
+    so_far = used(state, envelope.name)
+    yield from cost_problems(envelope, so_far, *of_a_round(state, loop, len(asked)))
 
 
 def twice(

@@ -304,3 +304,13 @@ def fits(bounds: Bounds, value: Any) -> bool:
 def spelling(value: Any) -> str:
     """Return a value so that only the same value is spelled so; JSON tells 1 from true and 1.0."""
     return "nothing" if value is MISSING else json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def counted(count: float, one: str) -> str:
+    """Return a number of something: ``1 task``, ``0 tasks``, ``2.5 core hours``."""
+    return f"{number(count)} {one}{'' if number(count) == '1' else 's'}"
+
+
+def number(count: float) -> str:
+    """Return a number as people read it: to four digits, or without a fraction."""
+    return f"{count:.4g}" if count < 1000 else f"{count:.0f}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.rules.mandates import core_seconds
+from lifecycle.state.effort import core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, metrics_of

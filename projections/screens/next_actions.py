@@ -110,7 +110,8 @@ def _bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
 
 def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
     """Look at the mandate by which the stage is computed; which files run is seen at the start."""
-    from lifecycle.rules.mandates import refusals, task_count, widening
+    from lifecycle.rules.mandates import refusals, widening
+    from lifecycle.state.effort import task_count
 
     name = str(state.mandate_of(stage))
     least = 1 if stage.keeps_tasks else task_count(state, stage)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.rules.mandates import Used, used
+from lifecycle.state.effort import Used, used
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.mandates import Bounds, Mandate, mandates_of, spelling
 from projections.words.text import spelled

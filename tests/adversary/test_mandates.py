@@ -15,7 +15,8 @@ from lifecycle.payload.models import Payload
 from lifecycle.rules.amendments import of_proposal
 from lifecycle.rules.decide import after, decide
 from lifecycle.rules.impact import impact_of
-from lifecycle.rules.mandates import covering, used
+from lifecycle.rules.mandates import covering
+from lifecycle.state.effort import used
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from service.consent.proof import Planned, objection, proof_of, statement_of

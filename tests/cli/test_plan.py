@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.support import PLAN, Place, call, tree, write_plan
+from tests.sweeps.looped import plan as plan_of_a_loop
 
 
 def test_the_example_is_a_plan_that_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -125,6 +126,31 @@ def test_a_check_says_which_stage_no_session_affords(tmp_path: Path) -> None:
     (told,) = advice_on(Place(tmp_path), first, session_config={"session_budget": 0.5})
     assert "no session begins it; raise session_config.session_budget" in told
     assert "goes on" not in told
+
+
+def test_a_check_says_which_limits_end_a_loop_before_its_rounds_are_over(tmp_path: Path) -> None:
+    """Three rounds have two points each and a stage behind them: nine tasks, of 90 s at most."""
+
+    def told(**limits: Any) -> list[str]:
+        given = plan_of_a_loop(tmp_path, **limits)
+        for one in given["stages"][:2]:
+            one["parameters"]["time_limit"] = 60
+        found = advice_on(Place(tmp_path), *given["stages"], rounds=given["rounds"])
+        return [line for line in found if line.startswith("rounds.")]
+
+    assert told(tasks=9, core_hours=0.225) == told() == []
+    assert told(tasks=2) == ["rounds.walk: tasks = 2 is not enough for round 1 (all need 9)"]
+    assert told(tasks=8) == [
+        "rounds.walk: tasks = 8 is enough for 2 of its 3 rounds with 2 points each (all need 9)"
+    ]
+    assert told(tasks=6, each=None) == [
+        "rounds.walk: tasks = 6 is enough for 2 of its 3 rounds with 1 point each (all need 7)"
+    ]
+    (both,) = told(tasks=3, core_hours=0.2)
+    assert "tasks = 3 is enough for 1 of its 3 rounds" in both
+    assert (
+        "core_hours = 0.2 is enough for 2 of its 3 rounds with 2 points each if each task" in both
+    )
 
 
 def test_a_check_takes_scripts_that_are_pinned_as_they_are(tmp_path: Path) -> None:

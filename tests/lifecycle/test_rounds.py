@@ -13,6 +13,8 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
 from lifecycle.rules.decide import after, decide
+from lifecycle.rules.mandates import cost_problems
+from lifecycle.state.effort import Used
 from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
 from service.reading.stream_log import from_bytes, to_bytes
@@ -293,3 +295,20 @@ def test_a_round_begins_only_if_its_last_stage_can_be_computed_too() -> None:
     assert "3 tasks may be computed, and 2 of its 4 are left" in str(error.value)
     life.record(p.RoundBegun(loop="search", points=points[:1], by="agent:x"))
     assert life.state.loops["search"].round.number == 2
+
+
+@pytest.mark.parametrize(
+    ("tasks", "left", "said"),
+    [
+        (1, 0, "1 task may be computed, and 0 of its 4 are left"),
+        (3, 1, "3 tasks may be computed, and 1 of its 4 is left"),
+        (3, -1, "3 tasks may be computed, and 0 of its 4 are left"),
+    ],
+)
+def test_what_is_left_of_an_envelope_is_counted_in_plain_words(
+    tasks: int, left: int, said: str
+) -> None:
+    """One task is no tasks; a limit that was lowered since leaves nothing, and not less."""
+    envelope = given(plan=plan(tasks=4)).mandate("rounds.search")
+    assert envelope is not None
+    assert [*cost_problems(envelope, Used(tasks=4 - left), tasks, 0.0)] == [said]

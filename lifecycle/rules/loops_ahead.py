@@ -1,0 +1,99 @@
+"""What an amendment brings to the loops that it touches, in rounds, tasks and core hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from lifecycle.fold.evolve import version_after
+from lifecycle.fold.rounds import counting_rounds
+from lifecycle.state.effort import HOUR, of_a_round, used
+from lifecycle.state.loops import LoopState
+from lifecycle.state.workflow import Amendment, Workflow
+from lifecycle.words.rounds import LoopDefinition, envelope_of
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsLeft:
+    """What the limits of a loop leave to it, retries aside; None if nothing limits it."""
+
+    rounds: int
+    tasks: int | None
+    core_hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAhead:
+    """What becomes of a loop: it was over and ``goes_on``, it ``ends``, or numbers count no longer.
+
+    ``round`` is its newest one, ``uncounted`` are those whose numbers judge nothing any more.
+    """
+
+    loop: str
+    round: int
+    goes_on: RoundsLeft | None = None
+    ends: str | None = None
+    uncounted: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        left = self.goes_on
+        names = ("rounds", "tasks", "core_hours")
+        return {
+            "round": self.round,
+            "goes_on": None if left is None else {name: getattr(left, name) for name in names},
+            "ends": self.ends,
+            "count_no_longer": list(self.uncounted),
+        }
+
+
+def loops_ahead(
+    state: Workflow, changed: Workflow, amendment: Amendment, affected: tuple[str, ...]
+) -> Iterator[LoopAhead]:
+    """Yield the loops to which the amendment brings something; ``changed`` is what it leads to."""
+    after = changed.draft()
+    after.amendments[amendment.id] = replace(
+        amendment,
+        status="approved",
+        version=version_after(state, amendment),
+        invalidated_stages=list(affected),
+    )
+    for name, was in state.loops.items():
+        if name not in after.loops:
+            continue
+        now = after.loops[name]
+        counting = {one.number for one in counting_rounds(after, now)}
+        # The newest one is computed anew, and its numbers count then.
+        before = [one for one in counting_rounds(state, was) if one.number < was.round.number]
+        one = LoopAhead(
+            name,
+            was.round.number,
+            _left(after, after.loop(name), now) if was.over and not now.over else None,
+            now.over if not was.over else None,
+            tuple(one.number for one in before if one.number not in counting),
+        )
+        if one.goes_on or one.ends or one.uncounted:
+            yield one
+
+
+def _left(state: Workflow, loop: LoopDefinition, standing: LoopState) -> RoundsLeft:
+    """Return the most that is left: rounds of one point, tasks and core hours of whole rounds."""
+    so_far = used(state, envelope_of(loop).name)
+    least, least_seconds = of_a_round(state, loop, 1)
+    each, each_seconds = of_a_round(state, loop, loop.each) if loop.each else (inf, inf)
+    rounds = max(0, loop.at_most - standing.round.number)
+    tasks, seconds = inf, inf
+    if loop.tasks is not None:
+        tasks = max(0, loop.tasks - so_far.tasks)
+        rounds = min(rounds, int(tasks // least))
+    if loop.core_hours is not None:
+        seconds = max(0.0, loop.core_hours * HOUR - so_far.core_seconds)
+        rounds = rounds if least_seconds is not None and least_seconds <= seconds else 0
+    if not rounds:
+        return RoundsLeft(0, 0, 0.0)
+    tasks = min(tasks, rounds * each)
+    seconds = min(seconds, rounds * (inf if each_seconds is None else each_seconds))
+    hours = None if seconds == inf else round(seconds / HOUR, 4)
+    return RoundsLeft(rounds, None if tasks == inf else int(tasks), hours)

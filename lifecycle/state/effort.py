@@ -1,0 +1,88 @@
+"""What attempts used, and what a round of a loop may use: tasks, and seconds of cores. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from lifecycle.state.conditions import added_points, cores
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.words.mandates import GRACE, time_limit
+from lifecycle.words.rounds import LoopDefinition
+
+#: Seconds.
+HOUR = 3600.0
+
+
+def seconds_of(attempt: Attempt, now: str | None = None) -> float:
+    """Return how long an attempt took, until ``now`` (UTC, ISO 8601) where it has no end."""
+    end = datetime.fromisoformat(attempt.ended_at or now or attempt.started_at)
+    return max(0.0, (end - datetime.fromisoformat(attempt.started_at)).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was used of a mandate: amendments, reruns of stages, tasks, seconds of cores.
+
+    Of an attempt under way it is the most that it may use.
+    """
+
+    amendments: int = 0
+    reruns: int = 0
+    tasks: int = 0
+    core_seconds: float = 0.0
+
+
+def used(state: Workflow, name: str) -> Used:
+    """Return what was used of the mandate of this name, in the whole life of the workflow."""
+    by_it = [one for one in state.amendments.values() if one.mandate == name]
+    attempts = [
+        attempt
+        for stage in state.stages.values()
+        for attempt in stage.attempts
+        if attempt.charged.get("mandate") == name
+    ]
+    return Used(
+        len(by_it),
+        sum(len(one.targets) for one in by_it if one.kind == "stage_rerun"),
+        sum(attempt.charged["tasks"] for attempt in attempts),
+        sum(map(core_seconds, attempts)),
+    )
+
+
+def core_seconds(attempt: Attempt) -> float:
+    """Return the most that an attempt by a mandate has used or will use."""
+    most = float(attempt.charged["core_seconds"])
+    if attempt.is_open or attempt.may_run_on:
+        return most
+    return min(most, seconds_of(attempt) * int(attempt.charged["cores"]))
+
+
+def task_count(state: Workflow, stage: Stage) -> int:
+    """Return how many tasks a stage has; of points in a file, as many as it had."""
+    if not is_sweep(stage.parameters):
+        return 1
+    given = stage.parameters[MAP]
+    if "file" in given or "like" in given:
+        return next((one.tasks["total"] for one in reversed(stage.attempts) if one.tasks), 1)
+    from lifecycle.sweeps.points import points  # it loads readers of files
+
+    return len(points(given)) + len(added_points(state, stage.id))
+
+
+def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, float | None]:
+    """Return the tasks of a whole round with so many points, and the most seconds of cores for it.
+
+    A round that begins can be computed to its end. None if a stage has no time limit.
+    """
+    tasks, seconds, unknown = 0, 0.0, False
+    for id_ in loop.stages:
+        stage = state.stages[id_]
+        has_points = id_ == loop.points or "like" in (stage.parameters.get(MAP) or {})
+        own = count if has_points else task_count(state, stage)
+        limit = time_limit(stage.parameters)
+        unknown = unknown or limit is None
+        tasks += own
+        seconds += own * cores(state, stage) * ((limit or 0) + GRACE)
+    return tasks, None if unknown else seconds

@@ -1,0 +1,80 @@
+"""A person who decides on a change of a loop is told what it brings, in rounds and tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place, write_plan
+from tests.sweeps.looped import amended, give, plan
+
+#: A criterion that no round meets.
+NEVER = {"metric": "next.best", "below": 0}
+
+
+@pytest.fixture
+def walked(tmp_path: Path) -> Place:
+    """Return a loop that is over after two rounds with three points; a task takes 90 s at most."""
+    given = plan(tmp_path, at_most=2, until=NEVER, tasks=40, core_hours=2)
+    for stage in given["stages"][:2]:
+        stage["parameters"]["time_limit"] = 60
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    give(tmp_path, 1, "x\n1\n")
+    give(tmp_path, 2, "x\n2\n")
+    place.done("run")
+    return place
+
+
+def _brings(place: Place, *changes: str) -> tuple[dict[str, Any], str]:
+    """Return what is told of a change of the loop before it is proposed, as data and as text."""
+    words = [word for change in changes for word in ("--set", f"rounds.walk.{change}")]
+    asked = ("amend", "propose", "--reason", "More.", "--dry-run", *words)
+    told: dict[str, Any] = place.done(*asked)["impact"]["loops"]
+    return told.get("walk", {}), place.call(*asked).out
+
+
+@pytest.mark.slow
+def test_a_loop_that_goes_on_again_says_how_far_at_most(walked: Place) -> None:
+    """The rounds, tasks and core hours that its limits leave, whichever ends it first."""
+    told, text = _brings(walked, "at_most=9")
+    assert told["goes_on"] == {"rounds": 7, "tasks": 21, "core_hours": 0.525}
+    assert "walk, over in round 2, goes on: at most 7 rounds, 21 tasks, 0.525 core hours more" in (
+        text
+    )
+    told, text = _brings(walked, "at_most=9", "tasks=7")
+    assert (told["goes_on"]["rounds"], told["goes_on"]["tasks"]) == (1, 2)
+    assert "at most 1 round, 2 tasks, " in text
+    for change in ("tasks=6", "core_hours=0.01"):
+        told, text = _brings(walked, "at_most=9", change)
+        assert told["goes_on"] == {"rounds": 0, "tasks": 0, "core_hours": 0.0}
+        assert "its limits leave no further round" in text
+    assert _brings(walked, "at_most=1")[0] == {}
+
+
+@pytest.mark.slow
+def test_a_loop_that_ends_by_a_change_says_why(walked: Place) -> None:
+    """In the proposal, and where the person who decides looks at it."""
+    shown = amended(walked, "--set", "rounds.walk.at_most=9")
+    assert shown["impact"]["loops"]["walk"]["goes_on"]["rounds"] == 7
+    told, text = _brings(walked, 'until={"metric": "next.best", "below": 2.5}')
+    assert (told["goes_on"], told["ends"]) == (None, "next.best below 2.5")
+    assert "The loop walk ends: next.best below 2.5" in text
+    words = ("--set", "rounds.walk.at_most=2", "--reason", "Enough.")
+    id_ = walked.done("amend", "propose", *words)["amendment"]["id"]
+    assert "The loop walk ends: 2 rounds" in walked.call("amend", "show", id_).out
+
+
+@pytest.mark.slow
+def test_a_change_of_a_stage_says_how_many_rounds_count_no_longer(walked: Place) -> None:
+    """The newest round is computed anew and counts; from a round on, the ones before it do."""
+    change = ("--stage", "run", "--set", "parameters.n=2", "--reason", "Others.", "--dry-run")
+    loops = walked.done("amend", "propose", *change)["impact"]["loops"]
+    assert loops["walk"]["count_no_longer"] == [1]
+    text = walked.call("amend", "propose", *change).out
+    assert "The loop walk: the numbers of 1 of its 2 rounds count no longer" in text
+    later = walked.done("amend", "propose", *change, "--from-round", "2")["impact"]["loops"]
+    assert later == {}
