@@ -115,16 +115,19 @@ class _Result(NamedTuple):
         return ((self.source.tasks or {}) if self.source is not None else {}).get("record")
 
 
+_Results = dict[str, list[_Result]]
+
+
 @dataclass(slots=True)
 class _Seen:
     """The places of the events that a proof may show: by hash, and by what they are of."""
 
     versions: dict[str, int] = field(default_factory=dict)
     #: Of each stage its completion, and the adoptions since, each of some outputs: newest first.
-    results: dict[str, list[_Result]] = field(default_factory=dict)
+    results: _Results = field(default_factory=dict)
     proposals: dict[str, int] = field(default_factory=dict)
     #: Of each loop and round the results as the next round began.
-    rounds: dict[tuple[str, int], dict[str, list[_Result]]] = field(default_factory=dict)
+    rounds: dict[tuple[str, int], _Results] = field(default_factory=dict)
 
     def take(self, event: RecordedEvent, state: Workflow) -> None:
         if event.type in RESULTS:
@@ -163,7 +166,7 @@ def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
 
 def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Grounds:
     results, part, number = _in_round(seen, state, what)
-    result, claim = _named(results, part)
+    result, claim = _named(log, results, part)
     claim |= {"round": str(number)} if number else {}
     status = state.stage(result.stage).status
     if status != "completed" and not number:
@@ -177,7 +180,7 @@ def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Gr
     return _Grounds(result.event.version, claim, texts)
 
 
-def _in_round(seen: _Seen, state: Workflow, what: str) -> tuple[dict[str, list[_Result]], str, int]:
+def _in_round(seen: _Seen, state: Workflow, what: str) -> tuple[_Results, str, int]:
     """Return the results among which a part is looked up, its name there, and its round or 0."""
     asked = _PART.fullmatch(what)
     named = asked and asked["metric"] and round_named(state, asked["stage"])
@@ -252,12 +255,13 @@ def _statement(log: WorkflowLog, version: int) -> bytes:
     return agreed_to(before, before.amendments[event.data["amendment"]], event)
 
 
-def _named(seen: dict[str, list[_Result]], what: str) -> tuple[_Result, dict[str, str]]:
+def _named(log: WorkflowLog, seen: _Results, what: str) -> tuple[_Result, dict[str, str]]:
     if what in seen:
         return seen[what][0], {}
     asked = _PART.fullmatch(what)
     if asked is not None and asked["metric"] is not None:
-        return _of_task(seen, asked) if asked["task"] is not None else _number(seen, asked)
+        of_task = asked["task"] is not None
+        return _of_task(log, seen, asked) if of_task else _number(log, seen, asked)
     path, sharp, pointer = (asked["file"] if asked is not None else what).partition("#")
     paths = (f"{asked['stage']}/{path}", path) if asked is not None else (path,)
     every = [one for results in seen.values() for one in results]
@@ -275,7 +279,9 @@ def _named(seen: dict[str, list[_Result]], what: str) -> tuple[_Result, dict[str
     )
 
 
-def _number(seen: dict[str, list[_Result]], asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
+def _number(
+    log: WorkflowLog, seen: _Results, asked: re.Match[str]
+) -> tuple[_Result, dict[str, str]]:
     """Return the result with a number of a stage, and the claim of its place in a file."""
     stage, name = asked["stage"], asked["metric"]
     result = next(iter(seen.get(stage, [])), None)
@@ -288,7 +294,7 @@ def _number(seen: dict[str, list[_Result]], asked: re.Match[str]) -> tuple[_Resu
             f"found {name!r}",
             stage=stage,
         )
-    if number["task"] and result.rests_on.get("tasks"):
+    if number["task"] and result.rests_on.get("tasks") and _has(log, result, number["task"]):
         return result, {"task": number["task"], "metric": name}
     if number["path"] in outputs and number["path"].endswith(".json") and not number["task"]:
         return result, {"output": number["path"], "pointer": number["pointer"]}
@@ -299,7 +305,7 @@ def _number(seen: dict[str, list[_Result]], asked: re.Match[str]) -> tuple[_Resu
 
 
 def _of_task(
-    seen: dict[str, list[_Result]], asked: re.Match[str]
+    log: WorkflowLog, seen: _Results, asked: re.Match[str]
 ) -> tuple[_Result, dict[str, str]]:
     result = next(iter(seen.get(asked["stage"], [])), None)
     if result is None or not result.rests_on.get("tasks"):
@@ -307,7 +313,21 @@ def _of_task(
             f"expected a completed stage of tasks with a record of them, found {asked['stage']}",
             stage=asked["stage"],
         )
+    if not _has(log, result, asked["task"]):
+        raise NotFound(
+            f"expected a task that the last attempt of {result.stage} computed, found "
+            f"{asked['task']!r}; its table, if it is an output, holds those of earlier ones",
+            stage=result.stage,
+            task=asked["task"],
+        )
     return result, {"task": asked["task"], "metric": asked["metric"]}
+
+
+def _has(log: WorkflowLog, result: _Result, task: str) -> bool:
+    """Whether the record of an attempt has a task. One that does not lie here may have it."""
+    record = result.record or {"sha256": "", "path": ""}
+    found = [*_lying(log, record["sha256"], record["path"])]
+    return not found or any(json.loads(line)["key"] == task for line in found[0].splitlines())
 
 
 WORDS = (

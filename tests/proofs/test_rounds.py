@@ -80,6 +80,22 @@ def test_a_short_proof_names_the_round_as_not_shown(made: Made, tmp_path: Path) 
     assert "round 1, which the submission of the attempt says" in found["not_shown"]
 
 
+def test_a_number_of_a_task_of_an_earlier_round_is_proven_by_the_table(
+    made: Made, tmp_path: Path
+) -> None:
+    """The record of an attempt has its own tasks alone; the best one may be of before."""
+    for number, claim in enumerate(
+        ({"task": "x=0", "metric": "f"}, {"output": "run/tasks.csv"}), 1
+    ):
+        file = tmp_path / str(number)
+        made.place.done("prove", "--whole", f"walk@{number}.metrics/run.f", str(file))
+        proof = read_proof(file.read_bytes())
+        assert proof.claim == {**claim, "round": str(number)}
+        assert _checked(made, proof, tmp_path).data["round"] == str(number)
+    for task, code in (("x=3", 0), ("x=0", 3), ("x=77", 3)):
+        assert made.place.call("prove", f"run.metrics/{task}/f").code == code
+
+
 def test_a_number_of_another_round_is_not_taken_for_that_of_this_one(
     made: Made, tmp_path: Path
 ) -> None:
