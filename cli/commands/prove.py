@@ -31,7 +31,8 @@ def prove(
     what: Text = argument(
         "[WHAT]",
         "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-2.metrics/NAME, "
-        "stage-1.metrics/TASK/NAME, a stage, an amendment, or a version.",
+        "stage-1.metrics/TASK/NAME, search@2.metrics/stage-1.NAME of a round, a stage, an "
+        "amendment, or a version.",
     ),
     file: File = argument("[FILE]", "Where to write it; else to stdout."),
     checkpoint: File = option("FILE", "Under this checkpoint, such as a witness cosigned."),
@@ -90,6 +91,8 @@ def _lines(shown: dict[str, Any]) -> Iterator[str]:
     yield f"holds: {shown['what']}, version {shown['version']} of {shown['origin']}"
     if (claim := shown["claim"]) is not None:
         yield f"  file      {claim['path']} {claim['sha256']}"
+    if "round" in shown:
+        yield f"  round     {shown['round']}"
     if "adopted" in shown:
         adopted = shown["adopted"]
         by = f"by {adopted['approved_by']} ({adopted['policy']})"

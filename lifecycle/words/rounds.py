@@ -27,6 +27,8 @@ from lifecycle.words.values import is_id
 ROUNDS = "rounds"
 #: In place of a file: somebody proposes the points by `wfctl round propose`.
 AGENT = "agent"
+#: The variable in which a job sees the number of its round.
+VARIABLE = "WFCTL_ROUND"
 _FIELDS = (
     *("description", "stages", "points", "ask", "within", "each"),
     *("until", "at_most", "tasks", "core_hours", "scripts"),

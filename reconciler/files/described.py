@@ -15,7 +15,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, is_sweep, table_of
-from lifecycle.words.rounds import folder_of
+from lifecycle.words.rounds import VARIABLE, folder_of
 from lifecycle.words.values import problems, wanted
 from projections.files import progress_log, state_document
 from reconciler.attempt.markers import MARKERS, digests
@@ -234,7 +234,7 @@ def submitted(
 
 
 #: What a job sees of its round: its number, and the folder of what its stage left in the last.
-ROUND, BEFORE = "WFCTL_ROUND", "WFCTL_ROUND_BEFORE"
+ROUND, BEFORE = VARIABLE, f"{VARIABLE}_BEFORE"
 
 
 def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:

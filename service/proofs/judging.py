@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from eventstore.store import EventStore
 from eventstore.verification import Finding
 from lifecycle.fold.evolve import BY_MANDATE
 from lifecycle.words.document import value_at
+from lifecycle.words.rounds import VARIABLE
 from service.consent.signature import fingerprint
 from service.proofs import checkpoint as checkpoints
 from service.proofs import note as notes
@@ -169,6 +171,11 @@ def check(proof: Proof, keys: Sequence[VerifierKey], file: Path | None = None) -
         )
     event, texts = _leaf_event(proof, checkpoint.origin), _Texts(proof.texts)
     found = _shown(event, texts)
+    number = proof.claim.get("round")
+    if number is not None:
+        found |= _round_claimed(found, number, texts)
+        part = {name: said for name, said in proof.claim.items() if name != "round"}
+        proof = replace(proof, claim=part)
     claim = _file_claimed(event, proof.claim)
     if claim is not None:
         found |= _of_file(proof, claim, texts, file)
@@ -380,6 +387,21 @@ def _file_claimed(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str
     elif not claim:
         return None
     raise ProofRejected(f"the event does not record what the proof claims: {dict(claim)}")
+
+
+def _round_claimed(found: Mapping[str, Any], number: str, texts: _Texts) -> dict[str, Any]:
+    """Return the round that a proof claims, if the submission of its attempt is shown."""
+    digest = (found.get("attempt") or {}).get("submission_sha256")
+    text = texts.take(digest, f"round {number}, which the submission of the attempt says")
+    if text is None:
+        return {}
+    try:
+        said = _object(text)["resources"]["envs"][VARIABLE]
+    except (KeyError, TypeError) as error:
+        raise ProofRejected(f"the submission is of no round: {error!r:.120}") from error
+    if said != number:
+        raise ProofRejected(f"expected an attempt of round {number}, found one of {said!r:.40}")
+    return {"round": number}
 
 
 def _value_of(content: bytes, claim: Mapping[str, str]) -> Any:

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eventstore.chain import inclusion_ranges, nodes
 from lifecycle.rules.impact import definition_text
 from lifecycle.state.workflow import PLAN
+from lifecycle.words.rounds import folder_of
 from service.errors import InvalidOption, NotFound
 from service.proofs.checkpoint import Checkpoint, leaves, text_at
 from service.proofs.note import CheckpointDenied, Note, UnreadableNote, decoded, read_note
 from service.reading.log import WorkflowLog
+from service.reading.rounds import round_named
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
-    from lifecycle.state.workflow import Workflow
+    from lifecycle.state.workflow import Attempt, Workflow
 
 
 ADOPTED, APPROVED = "results.adopted", "amendment.approved"
@@ -43,7 +45,8 @@ def prove(
     """Return the proof of ``what`` under a checkpoint of the log.
 
     ``what`` is ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in it, an output's path,
-    ``stage-3.metrics/NAME``, ``stage-3.metrics/TASK/NAME``, a stage, an amendment, or a version.
+    ``stage-3.metrics/NAME``, ``stage-3.metrics/TASK/NAME``, ``search@2.metrics/stage-3.NAME`` of a
+    round that has ended, a stage, an amendment, or a version.
     Texts that would make it longer than `MOST_BYTES` are left out, unless it is to be ``whole``.
     Raises `NotFound`, and `CheckpointDenied` if the log is not the one of the checkpoint.
     """
@@ -92,10 +95,11 @@ class _Grounds(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """The event that recorded what a stage found, and the definition that was in force then."""
+    """The event that recorded what a stage found, with the definition and the attempt of then."""
 
     event: RecordedEvent
     definition: bytes
+    source: Attempt | None
 
     @property
     def stage(self) -> str:
@@ -105,6 +109,14 @@ class _Result(NamedTuple):
     def rests_on(self) -> dict[str, Any]:
         return self.event.data.get("rests_on") or {}
 
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """The file with what each task of the attempt came to."""
+        return ((self.source.tasks or {}) if self.source is not None else {}).get("record")
+
+
+_Results = dict[str, list[_Result]]
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -112,19 +124,25 @@ class _Seen:
 
     versions: dict[str, int] = field(default_factory=dict)
     #: Of each stage its completion, and the adoptions since, each of some outputs: newest first.
-    results: dict[str, list[_Result]] = field(default_factory=dict)
+    results: _Results = field(default_factory=dict)
     proposals: dict[str, int] = field(default_factory=dict)
+    #: Of each loop and round the results as the next round began.
+    rounds: dict[tuple[str, int], _Results] = field(default_factory=dict)
 
     def take(self, event: RecordedEvent, state: Workflow) -> None:
         if event.type in RESULTS:
             stage = event.data["stage"]
             before = self.results.get(stage, []) if event.type == ADOPTED else []
-            text = definition_text(state.stage(stage))
-            self.results[stage] = [_Result(event, text), *before]
+            known = state.stage(stage)
+            found = _Result(event, definition_text(known), known.source)
+            self.results[stage] = [found, *before]
         elif event.type in ("attempt.started", APPROVED):
             self.versions[event.hash] = event.version
         elif event.type == "amendment.proposed":
             self.proposals.setdefault(event.data["amendment"], event.version)
+        elif event.type == "round.begun" and (loop := state.loops.get(event.data["loop"])):
+            ended = (event.data["loop"], loop.round.number - 1)
+            self.rounds.setdefault(ended, dict(self.results))
 
 
 def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
@@ -147,25 +165,50 @@ def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
 
 
 def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Grounds:
-    result, claim = _named(seen, what)
+    results, part, number = _in_round(seen, state, what)
+    result, claim = _named(log, results, part)
+    claim |= {"round": str(number)} if number else {}
     status = state.stage(result.stage).status
-    if status != "completed":
+    if status != "completed" and not number:
         raise NotFound(
             f"{result.stage} is {status}: its result counts no longer. `wfctl prove "
             f"{result.event.version}` proves that it was recorded.",
             stage=result.stage,
             status=status,
         )
-    texts = tuple(_texts(log, seen, state, result, claim)) if result.rests_on else ()
+    texts = tuple(_texts(log, seen, result, claim)) if result.rests_on else ()
     return _Grounds(result.event.version, claim, texts)
 
 
+def _in_round(seen: _Seen, state: Workflow, what: str) -> tuple[_Results, str, int]:
+    """Return the results among which a part is looked up, its name there, and its round or 0."""
+    asked = _PART.fullmatch(what)
+    named = asked and asked["metric"] and round_named(state, asked["stage"])
+    if not asked or not named:
+        return seen.results, what, 0
+    loop, one = named
+    if one.ended_at is None:
+        why = f"round {one.number} of {loop} has not ended, and has no number yet"
+        raise NotFound(why, loop=loop, round=one.number)
+    name = what.removeprefix(f"{asked['stage']}.metrics/")
+    if name not in one.numbers:
+        raise NotFound(
+            f"expected a number of round {one.number} of {loop} ({', '.join(one.numbers) or 'none'}"
+            f"), found {name!r}",
+            loop=loop,
+            round=one.number,
+        )
+    stage, _, metric = name.rpartition(".")
+    results = seen.rounds.get((loop, one.number), seen.results)
+    return results, f"{stage}.metrics/{metric}", one.number
+
+
 def _texts(
-    log: WorkflowLog, seen: _Seen, state: Workflow, result: _Result, claim: dict[str, str]
+    log: WorkflowLog, seen: _Seen, result: _Result, claim: dict[str, str]
 ) -> Iterator[bytes]:
     """Yield what a result rests on, the dearest last: the statement of the plan has every stage."""
     rests_on = result.rests_on
-    yield from _content(log, state, result, claim)
+    yield from _content(log, result, claim)
     yield result.definition
     if rests_on.get("attempt") in seen.versions:
         yield text_at(log.store, log.stream, seen.versions[rests_on["attempt"]])
@@ -174,27 +217,32 @@ def _texts(
         yield text_at(log.store, log.stream, version)
     for version in reversed(agreed):
         yield _statement(log, version)
+    if (source := result.source) is not None and str(source.round) == claim.get("round"):
+        yield from _lying(log, source.submission_sha256, source.submission)
 
 
-def _content(
-    log: WorkflowLog, state: Workflow, result: _Result, claim: dict[str, str]
-) -> Iterator[bytes]:
+def _content(log: WorkflowLog, result: _Result, claim: dict[str, str]) -> Iterator[bytes]:
     """Yield the file that a value is claimed in, if it lies here as it was recorded."""
     named: dict[str, Any] | None = None
-    source = state.stage(result.stage).source
     if "pointer" in claim:
         outputs = result.event.data["outputs"]
         named = next(one for one in outputs if one["path"] == claim["output"])
-    elif "metric" in claim and source is not None:
-        named = (source.tasks or {}).get("record")
+    elif "metric" in claim:
+        named = result.record
+    if named is not None:
+        kept = folder_of(result.stage, int(claim.get("round", 0)))
+        moved = f"{kept}/{named['path'].removeprefix(f'{result.stage}/')}"
+        yield from _lying(log, named["sha256"], named["path"], moved)
+
+
+def _lying(log: WorkflowLog, digest: str, *paths: str) -> Iterator[bytes]:
     root = log.approvals.root
-    if named is None or root is None:
-        return
-    place = root / named["path"]
-    if place.is_file() and place.stat().st_size <= _MOST_OF_FILE:
-        content = place.read_bytes()
-        if sha256(content).hexdigest() == named["sha256"]:
-            yield content
+    for place in (root / path for path in paths if root is not None):
+        if place.is_file() and place.stat().st_size <= _MOST_OF_FILE:
+            content = place.read_bytes()
+            if sha256(content).hexdigest() == digest:
+                yield content
+                return
 
 
 def _statement(log: WorkflowLog, version: int) -> bytes:
@@ -207,15 +255,16 @@ def _statement(log: WorkflowLog, version: int) -> bytes:
     return agreed_to(before, before.amendments[event.data["amendment"]], event)
 
 
-def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
-    if what in seen.results:
-        return seen.results[what][0], {}
+def _named(log: WorkflowLog, seen: _Results, what: str) -> tuple[_Result, dict[str, str]]:
+    if what in seen:
+        return seen[what][0], {}
     asked = _PART.fullmatch(what)
     if asked is not None and asked["metric"] is not None:
-        return _of_task(seen, asked) if asked["task"] is not None else _number(seen, asked)
+        of_task = asked["task"] is not None
+        return _of_task(log, seen, asked) if of_task else _number(log, seen, asked)
     path, sharp, pointer = (asked["file"] if asked is not None else what).partition("#")
     paths = (f"{asked['stage']}/{path}", path) if asked is not None else (path,)
-    every = [one for results in seen.results.values() for one in results]
+    every = [one for results in seen.values() for one in results]
     for result in every:
         if asked is None or asked["stage"] == result.stage:
             known = {one["path"] for one in result.event.data["outputs"]}
@@ -230,10 +279,12 @@ def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
     )
 
 
-def _number(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
+def _number(
+    log: WorkflowLog, seen: _Results, asked: re.Match[str]
+) -> tuple[_Result, dict[str, str]]:
     """Return the result with a number of a stage, and the claim of its place in a file."""
     stage, name = asked["stage"], asked["metric"]
-    result = next(iter(seen.results.get(stage, [])), None)
+    result = next(iter(seen.get(stage, [])), None)
     known = {one["name"]: one for one in (result.event.data.get("metrics") if result else ()) or ()}
     outputs = [one["path"] for one in result.event.data["outputs"]] if result else []
     number = known.get(name)
@@ -243,7 +294,7 @@ def _number(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]
             f"found {name!r}",
             stage=stage,
         )
-    if number["task"] and result.rests_on.get("tasks"):
+    if number["task"] and result.rests_on.get("tasks") and _has(log, result, number["task"]):
         return result, {"task": number["task"], "metric": name}
     if number["path"] in outputs and number["path"].endswith(".json") and not number["task"]:
         return result, {"output": number["path"], "pointer": number["pointer"]}
@@ -253,14 +304,30 @@ def _number(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]
     return result, {"output": of}
 
 
-def _of_task(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
-    result = next(iter(seen.results.get(asked["stage"], [])), None)
+def _of_task(
+    log: WorkflowLog, seen: _Results, asked: re.Match[str]
+) -> tuple[_Result, dict[str, str]]:
+    result = next(iter(seen.get(asked["stage"], [])), None)
     if result is None or not result.rests_on.get("tasks"):
         raise NotFound(
             f"expected a completed stage of tasks with a record of them, found {asked['stage']}",
             stage=asked["stage"],
         )
+    if not _has(log, result, asked["task"]):
+        raise NotFound(
+            f"expected a task that the last attempt of {result.stage} computed, found "
+            f"{asked['task']!r}; its table, if it is an output, holds those of earlier ones",
+            stage=result.stage,
+            task=asked["task"],
+        )
     return result, {"task": asked["task"], "metric": asked["metric"]}
+
+
+def _has(log: WorkflowLog, result: _Result, task: str) -> bool:
+    """Whether the record of an attempt has a task. One that does not lie here may have it."""
+    record = result.record or {"sha256": "", "path": ""}
+    found = [*_lying(log, record["sha256"], record["path"])]
+    return not found or any(json.loads(line)["key"] == task for line in found[0].splitlines())
 
 
 WORDS = (
@@ -299,7 +366,7 @@ WORDS = (
 FIRST_LINE = "c2sp.org/tlog-proof@v1"
 FORM = 2
 #: The names of what a proof may claim beside its leaf: texts all of them.
-_CLAIMS = frozenset({"output", "pointer", "task", "metric"})
+_CLAIMS = frozenset({"output", "pointer", "task", "metric", "round"})
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})", re.ASCII)
 _EXTRA = "extra "
 _MOST_BYTES, _MOST_EXTRA, _MOST_PATH = 1_000_000, 10_000_000, 63
@@ -311,7 +378,8 @@ class Proof:
     """The leaf with its way to the root, the texts that it rests on, and the checkpoint.
 
     ``claim`` names what of the leaf is proven: an ``output`` by its path, and a ``pointer`` into
-    it; or a ``metric`` of a ``task``. It is empty if the leaf itself is. ``index`` counts from 0.
+    it; or a ``metric`` of a ``task``; and the ``round`` of a loop that it is of. It is empty if the
+    leaf itself is proven. ``index`` counts from 0.
     """
 
     index: int
