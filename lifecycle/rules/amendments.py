@@ -25,7 +25,7 @@ from lifecycle.rules.impact import (
 from lifecycle.rules.rounds import twice
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.definition import MAP, is_sweep, without_result
 from lifecycle.words.document import rewired_fields
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import RESULTS, misshapen_results
@@ -40,6 +40,9 @@ Decision: TypeAlias = "list[Payload]"
 _POLICIES = ("terminal", "signature", "trust")
 #: Kinds of amendments that may leave what earlier rounds of a loop computed.
 _LEAVING = ("parameter_change", "stage_rerun")
+#: What each task of a sweep reads and what its stage leaves.
+_READ_OR_LEFT = frozenset({"depends_on", "inputs", "outputs"})
+_OF_TASKS = frozenset({MAP, "task_outputs", "forward_files"})
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 #: Nothing of these has run, or will.
 _NOTHING_TO_RERUN = frozenset({Status.PENDING, Status.READY, Status.INVALIDATED, Status.SKIPPED})
@@ -245,10 +248,22 @@ def _misfits_of_round(state: Workflow, amendment: Amendment) -> Iterator[str]:
         allowed = " or ".join(_LEAVING)
         yield f"from_round: it belongs to a {allowed} of one stage, which is in a loop"
         return
+    yield from _unlike_before(state.stage(str(amendment.stage)), amendment)
     last = state.loops[name].round.number
     if not 2 <= amendment.from_round <= last:
         expected = f"2 to {last}" if last > 1 else "none, as the first round is the only one"
         yield f"from_round: expected {expected}, found {amendment.from_round}"
+
+
+def _unlike_before(stage: Stage, amendment: Amendment) -> Iterator[str]:
+    """Say why tasks of earlier rounds could not stay, or those of later ones would."""
+    for field in sorted({*amendment.changes} & _READ_OR_LEFT):
+        yield f"{field}: with from_round it stays: what earlier rounds computed would not fit it"
+    changed = {*amendment.changes.get("parameters", {})}
+    for name in sorted(changed & _OF_TASKS if is_sweep(stage.parameters) else ()):
+        yield f"parameters.{name}: with from_round it stays; change it by an amendment of its own"
+    if amendment.kind != "stage_rerun" and changed <= without_result(stage.parameters):
+        yield "from_round: nothing that is computed from changes; a verdict holds for all rounds"
 
 
 def _begun_loops(state: Workflow, changed: Workflow) -> Iterator[str]:

@@ -27,6 +27,7 @@ from reconciler.submission.fields import PREFIX
 from reconciler.sweep.map_points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
     JUDGE,
+    Basis,
     Task,
     definition_of,
     is_left,
@@ -90,7 +91,8 @@ def assigned(
         (attempt.tasks / name).write_text(text, encoding="utf-8")
     head = {
         "definition": definition_of(stage),
-        "basis": basis,
+        "basis": basis.whole,
+        "files": basis.files,
         "verdict": verdict_digest(stage),
         "points": digest_of(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
@@ -138,14 +140,16 @@ def _command(given: Mapping[str, Any]) -> str:
 
 def _basis(
     root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[p.FileDigest]
-) -> str:
-    """Return the digest of what every task is computed from; the file of points names them only."""
+) -> Basis:
+    """Return what every task is computed from; the file of points names them only."""
     (task,) = given["task_list"]
     own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]
     sent = [str(p.relative_to(root)) for pattern in own for p in sorted(root.glob(pattern))]
     files = {one.path: one.sha256 for one in (*inputs, *digests(root, sent))}
     files.pop(str(stage.parameters[MAP].get("file")), None)
-    return sha256(json.dumps([task["command"], sorted(files.items())]).encode()).hexdigest()
+    read = sorted(files.items())
+    both = (sha256(json.dumps(one).encode()).hexdigest() for one in ([task["command"], read], read))
+    return Basis(*both)
 
 
 def _if_whole(root: Path, task: Task) -> Task:

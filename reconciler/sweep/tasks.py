@@ -130,7 +130,15 @@ class Task:
         return self.state in ("failed", "lost") and out
 
 
-def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None) -> list[Task]:
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What tasks are computed from: the digest of the command and all files, and of files alone."""
+
+    whole: str
+    files: str
+
+
+def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = None) -> list[Task]:
     """Return the tasks of the stage in the order in which they are begun.
 
     ``basis`` is what they are computed from; without it that of the newest attempt.
@@ -241,10 +249,11 @@ def _unjudged(task: Task, attempt: AttemptPaths) -> Task:
 
 
 def _counting(
-    root: Path, state: Workflow, stage: Stage, basis: str | None
+    root: Path, state: Workflow, stage: Stage, basis: Basis | None
 ) -> tuple[list[tuple[Recorded, AttemptPaths]], str]:
     """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
+    Those that an amendment lets count may be of another definition, the command too.
     With them what they are of, as `origin_of` spells it. None if all is to be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
@@ -254,30 +263,33 @@ def _counting(
     found = []
     for recorded in reversed(stage.attempts):
         attempt = of_recorded(root, state.id, stage.id, recorded)
-        definition, rests_on = (*_origin(attempt).split(":"), "")[:2]
-        if rests_on != (basis or rests_on):
+        definition, rests_on = _origin(attempt)
+        basis = basis or rests_on
+        if counts_below(state, stage, recorded.plan) is not None:
+            counts = basis.whole == rests_on.whole or basis.files == rests_on.files != ""
+        else:
+            counts = basis.whole == rests_on.whole and definition in definitions
+        if not counts:
             break
-        if definition not in definitions and counts_below(state, stage, recorded.plan) is None:
-            break
-        basis = rests_on
         found.append((recorded, attempt))
     return found[::-1], "" if basis is None else origin_of(stage, basis)
 
 
-def origin_of(stage: Stage, basis: str) -> str:
+def origin_of(stage: Stage, basis: Basis) -> str:
     """Return what tasks are of: the digests of definition, what they rest on, and verdict."""
-    return f"{definition_of(stage)}:{basis}:{verdict_digest(stage)}"
+    return f"{definition_of(stage)}:{basis.whole}:{verdict_digest(stage)}"
 
 
-def _origin(attempt: AttemptPaths) -> str:
-    """Return what the tasks of an attempt are of, by its head, else by what it submitted."""
+def _origin(attempt: AttemptPaths) -> tuple[str, Basis]:
+    """Return the definition and basis of an attempt, by its head, else by what it submitted."""
     head = traces.texts(traces.read_json(attempt.task_head))
     if "definition" in head and "basis" in head:
-        return f"{head['definition']}:{head['basis']}"
+        return head["definition"], Basis(head["basis"], head.get("files", ""))
     match genuine.submission_of(attempt):
         case {"resources": {"envs": {"WFCTL_TASKS_ORIGIN": str(found)}}}:
-            return found
-    return ""
+            definition, whole = (*found.split(":"), "")[:2]
+            return definition, Basis(whole, "")
+    return "", Basis("", "")
 
 
 def counts_of(found: Sequence[Task]) -> dict[str, int]:

@@ -18,7 +18,7 @@ def _walked(tmp_path: Path, at_most: int = 3) -> Place:
     """Return a loop that is over after three rounds: its points are 0 and 50, 1, 2 and 3."""
     place = looped(tmp_path, "x\n1\n", "x\n2\n3\n", "x\n4\n", at_most=at_most, until=UNTIL)
     place.done("run")
-    assert points_of_rounds(place) == [[1], [2, 3]]
+    assert points_of_rounds(place) == [[1], [2, 3]][: at_most - 1]
     (tmp_path / "trace").unlink()
     return place
 
@@ -94,3 +94,33 @@ def test_a_round_that_cannot_be_named_is_refused(
     assert refused.code == 5
     assert said in refused.out
     assert place.done("events", "--type", "amendment.proposed") == []
+
+
+@pytest.mark.slow
+def test_another_command_computes_no_task_of_an_earlier_round(tmp_path: Path) -> None:
+    """Beside the parameters, what each task runs may change from a round on."""
+    place = _walked(tmp_path)
+    command = f'echo "{{\\"f\\": 9}}" > f.json; echo "$WFCTL_TASK anew" >> {tmp_path}/trace'
+    amended(place, "--stage", "run", "--set", f"parameters.command={command}", "--from-round", "3")
+    place.done("run")
+    assert sorted(lines(tmp_path / "trace")) == ["x=2 anew", "x=3 anew"]
+
+
+#: A change that earlier rounds could not be left by, and what is said of it.
+UNFIT = [
+    ('parameters.map={"points": [{"x": 0}, {"x": 60}]}', "parameters.map: with from_round"),
+    ('parameters.task_outputs=["f.json", "g"]', "parameters.task_outputs: with from_round"),
+    ('inputs=["more.txt"]', "inputs: with from_round"),
+    ('parameters.task_verify="test -s f.json"', "nothing that is computed from changes"),
+]
+
+
+@pytest.mark.slow
+def test_a_change_that_earlier_rounds_could_not_be_left_by_is_refused(tmp_path: Path) -> None:
+    """What is shown of a change with a round is what becomes of the tasks."""
+    place = _walked(tmp_path, at_most=2)
+    for change, said in UNFIT:
+        words = ("--stage", "run", "--set", change, "--from-round", "2", "--reason", "Others.")
+        refused = place.json("amend", "propose", *words)
+        assert refused.code == 5
+        assert said in refused.out
