@@ -103,9 +103,8 @@ def _paths(group: Any, above: str = "") -> Iterator[str]:
 
 def _takes(root: Any, meant: str, given: list[str]) -> bool:
     """Whether a command can be called with what was given."""
-    command, context, words = _found(root, meant.partition(": ")[0].split())
     given = [word for word in given if word not in _EVERYWHERE]
-    return _lacking(command, context, [*words, *given]) is not None
+    return _lacking(*_found(root, [*meant.partition(": ")[0].split(), *given])) is not None
 
 
 def _line(root: Any, meant: str, given: list[str]) -> str:
@@ -114,19 +113,20 @@ def _line(root: Any, meant: str, given: list[str]) -> str:
     given = [word for word in given if word not in _EVERYWHERE]
     if len(given) == 1 and " STAGE" in path:
         path, given = path.replace("STAGE", shlex.quote(given[0])), []
-    command, context, words = _found(root, path.split())
-    lacking = _lacking(command, context, [*words, *given])
+    lacking = _lacking(*_found(root, [*path.split(), *given]))
     if lacking is None:
-        given, lacking = [], _lacking(command, context, words) or []
+        given, lacking = [], _lacking(*_found(root, path.split())) or []
     line = " ".join(["wfctl", path, *map(shlex.quote, given), *lacking])
     return f"`{line}` ({does})" if does else f"`{line}`"
 
 
 def _found(root: Any, words: list[str]) -> tuple[Any, Any, list[str]]:
     command, context = root, root.context_class(root, info_name="wfctl")
-    while commands := getattr(command, "commands", {}):
+    while words and (commands := getattr(command, "commands", {})):
         length = 2 if " ".join(words[:2]) in commands else 1
         name = " ".join(words[:length])
+        if name not in commands:
+            break
         command, words = commands[name], words[length:]
         context = command.context_class(command, info_name=name, parent=context)
     return command, context, words

@@ -40,6 +40,9 @@ STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]
         # Slips of a pen.
         ("statsu", ["wfctl status"]),
         ("stage retyr stage-1", ["wfctl stage retry stage-1 --fix TEXT"]),
+        # A group of commands.
+        ("amnd", ["wfctl amend"]),
+        ("stagee retry stage-1", ["wfctl stage retry stage-1 --fix TEXT"]),
         ("xyzzy", []),
     ],
 )
@@ -50,6 +53,15 @@ def test_a_word_names_the_command_that_does_it(line: str, meant: list[str]) -> N
     said = told.err.partition(" --help` lists")[0].rpartition("`")[0]
     assert re.findall(r"`(wfctl [^`]*)`", said) == meant
     assert call("-o", "json", *shlex.split(line)).error["code"] == "usage"
+
+
+def test_any_slip_of_a_name_is_a_fault_of_the_call() -> None:
+    """Each name without a letter of its own: a command, a group, one level down."""
+    program: Any = build().__self__  # type: ignore[attr-defined]
+    known = {name for name, _ in _commands(program)}
+    words = {word for name in known for word in name.split()}
+    for slip in sorted({word[:-1] for word in words} - words - {""}):
+        assert call(slip).code == 2, slip
 
 
 def test_every_word_means_commands_that_there_are() -> None:
