@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.rules.impact import Foresight, Impact, foresee
-from lifecycle.rules.loops_ahead import LoopAhead
 from lifecycle.words.mandates import counted
 from projections.words.amendments import changes, where
 from projections.words.text import spelled
@@ -15,6 +14,7 @@ from service.writing.amendments import AmendmentQuestion
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+    from lifecycle.rules.loops_ahead import LoopAhead
     from lifecycle.state.workflow import Workflow
 
 

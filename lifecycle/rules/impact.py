@@ -6,19 +6,21 @@ import json
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks
 from lifecycle.fold.rounds import points_since, refresh
 from lifecycle.payload import models as p
-from lifecycle.rules.loops_ahead import LoopAhead, loops_ahead
 from lifecycle.state.conditions import added_points, downstream, is_judged_alone
 from lifecycle.state.effort import seconds_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
 from lifecycle.words.document import rewired_fields
+
+if TYPE_CHECKING:
+    from lifecycle.rules.loops_ahead import LoopAhead
 
 #: An attempt was begun, and no result of it counts yet.
 _TRIED = ACTIVE | {Status.FAILED}
@@ -363,6 +365,8 @@ class Foresight:
 
 def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     """Return what follows from approving the amendment in ``state``."""
+    from lifecycle.rules.loops_ahead import loops_ahead  # most commands ask for no foresight
+
     changed = reach_of(state, amendment).after
     blocked = _blocked(state, changed, amendment)
     stages = state.stages.values()
