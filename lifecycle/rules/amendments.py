@@ -248,7 +248,10 @@ def _misfits_of_round(state: Workflow, amendment: Amendment) -> Iterator[str]:
         allowed = " or ".join(_LEAVING)
         yield f"from_round: it belongs to a {allowed} of one stage, which is in a loop"
         return
-    yield from _unlike_before(state.stage(str(amendment.stage)), amendment)
+    stage = state.stage(str(amendment.stage))
+    if is_sweep(stage.parameters) and state.loop(name).points != stage.id:
+        yield f"from_round: the rounds of {name} add no points to the map of {stage.id}"
+    yield from _unlike_before(stage, amendment)
     last = state.loops[name].round.number
     if not 2 <= amendment.from_round <= last:
         expected = f"2 to {last}" if last > 1 else "none, as the first round is the only one"

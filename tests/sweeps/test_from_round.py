@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Place
-from tests.sweeps.looped import amended, looped, points_of_rounds
+from tests.cli.support import Place, write_plan
+from tests.sweeps.looped import amended, looped, plan, points_of_rounds
 from tests.sweeps.support import lines
 
 #: A criterion on the sweep's proposer, which says how often it was asked.
@@ -124,3 +124,27 @@ def test_a_change_that_earlier_rounds_could_not_be_left_by_is_refused(tmp_path: 
         refused = place.json("amend", "propose", *words)
         assert refused.code == 5
         assert said in refused.out
+
+
+def test_a_sweep_to_which_rounds_add_no_points_of_its_own_takes_no_round(tmp_path: Path) -> None:
+    """Its tasks would all be computed anew, though a round is named."""
+    known = plan(tmp_path)
+    second = {"command": "true", "map": {"like": "run"}}
+    known["stages"].insert(
+        1,
+        {
+            "id": "more",
+            "name": "More",
+            "depends_on": ["run"],
+            "outputs": ["more/tasks.csv"],
+            "parameters": second,
+        },
+    )
+    known["stages"][2]["depends_on"] = ["more", "run"]
+    known["rounds"]["walk"]["stages"] = ["run", "more", "next"]
+    place = Place(tmp_path)
+    place.done("init", str(write_plan(tmp_path, known)), "--consent", "trust")
+    words = ("--stage", "more", "--set", "parameters.n=2", "--from-round", "2", "--reason", "Why.")
+    refused = place.json("amend", "propose", *words)
+    assert refused.code == 5
+    assert "the rounds of walk add no points to the map of more" in refused.out
