@@ -124,6 +124,8 @@ def test_a_change_that_earlier_rounds_could_not_be_left_by_is_refused(tmp_path: 
         refused = place.json("amend", "propose", *words)
         assert refused.code == 5
         assert said in refused.out
+    other = ("--set", "backend=nowhere", "--from-round", "2", "--reason", "Others.")
+    assert "nothing that is" not in place.call("amend", "propose", "--stage", "run", *other).err
 
 
 def test_a_sweep_to_which_rounds_add_no_points_of_its_own_takes_no_round(tmp_path: Path) -> None:
