@@ -31,6 +31,8 @@ def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) ->
     shown = amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "3")
     assert shown["impact"]["tasks"]["run"]["kept"] == 3
     assert shown["impact"]["tasks"]["run"]["computed"] == 2
+    tasks = place.done("status")["stages"][0]["tasks"]
+    assert (tasks["done"], tasks["waiting"]) == (3, 2)
     place.done("run")
     assert sorted(lines(tmp_path / "trace")) == ["x=2", "x=3"]
     assert (place.path / "run/tasks/x=1/f.json").stat().st_ino == before
