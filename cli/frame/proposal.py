@@ -36,6 +36,12 @@ _NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
         "from_round",
     ]
 }
+#: What must hold in a file before it is looked into; a payload's own check finds all else.
+_SHAPES: dict[str, type] = {
+    **dict.fromkeys(("set", "changes", "insert"), dict),
+    "unset": list,
+    "stage": str,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,12 @@ def read_proposal(source: str) -> AskedChanges:
         raise InvalidOption(
             f"{source}: expected an object with some of {', '.join(sorted(_NAMES))}; found {found}"
         )
-    asked = AskedChanges(**{_NAMES[name]: value for name, value in values.items()})
+    given = {name: value for name, value in values.items() if value is not None}
+    for name in sorted({*given} & {*_SHAPES}):
+        if not isinstance(given[name], _SHAPES[name]):
+            shape = _TYPES[_SHAPES[name]]
+            raise InvalidOption(f"{source}: {name}: expected {shape}, found {given[name]!r:.60}")
+    asked = AskedChanges(**{_NAMES[name]: value for name, value in given.items()})
     return replace(asked, taken=tuple(asked.taken))
 
 

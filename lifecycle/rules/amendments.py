@@ -265,7 +265,8 @@ def _unlike_before(stage: Stage, amendment: Amendment) -> Iterator[str]:
     changed = {*amendment.changes.get("parameters", {})}
     for name in sorted(changed & _OF_TASKS if is_sweep(stage.parameters) else ()):
         yield f"parameters.{name}: with from_round it stays; change it by an amendment of its own"
-    if amendment.kind != "stage_rerun" and changed <= without_result(stage.parameters):
+    is_anew = amendment.kind == "stage_rerun" or "backend" in amendment.changes
+    if not is_anew and changed <= without_result(stage.parameters):
         yield "from_round: nothing that is computed from changes; a verdict holds for all rounds"
 
 

@@ -148,11 +148,13 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
     known = {p.key: Task(p) for p in points}
     counting, origin = _counting(root, state, stage, basis)
     before: Recorded | None = None
+    tags = dict[str, tuple[AttemptPaths, set[str]]]()
     for recorded, attempt in counting:
         if recorded.recovers is None and not is_left(before, recorded.round):
             known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
         since = counts_below(state, stage, recorded.plan)
         keys = {point.key for point in _before(state, stage, points, since)}
+        tags[attempt.tag] = attempt, keys
         for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
             if task is not None and task.point.key in keys:
@@ -160,7 +162,6 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
         if _is_judged_anew(attempt, stage):
             known = {key: _unjudged(task, attempt) for key, task in known.items()}
         before = recorded
-    tags = {attempt.tag: attempt for _, attempt in counting}
     return _by_marks(root, stage, list(known.values()), tags, origin)
 
 
@@ -179,11 +180,15 @@ def is_left(before: Recorded | None, number: int) -> bool:
 
 
 def _by_marks(
-    root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, AttemptPaths], origin: str
+    root: Path,
+    stage: Stage,
+    tasks: list[Task],
+    tags: Mapping[str, tuple[AttemptPaths, set[str]]],
+    origin: str,
 ) -> list[Task]:
     """Return the tasks; one of whose end no attempt tells is done by the mark in its folder.
 
-    ``tags`` are the attempts that count, ``origin`` is that of the newest.
+    ``tags`` are the attempts that count, and for which points; ``origin`` is that of the newest.
     """
     done, outputs = root / stage.id / DONE, sweep_of(stage.parameters).outputs
     untold = [task.state in ("waiting", "running") and not task.to_judge for task in tasks]
@@ -207,19 +212,20 @@ def _marked(
     folder: Path,
     stage: Stage,
     outputs: Collection[str],
-    tags: Mapping[str, AttemptPaths],
+    tags: Mapping[str, tuple[AttemptPaths, set[str]]],
     origin: str,
 ) -> Task:
     """Return a task as done if the mark tells of it; of one that runs, that of its attempt."""
     text = plain.text(folder / MARK)
     match text.rstrip("\n").split("\t"):
         case [tag, _, at, *made_of] if text.endswith("\n") and len(made_of) <= 1:
-            own = tags.get(tag)
+            own, keys = tags.get(tag, (None, {task.point.key}))
         case _:
             return task
     # Marks of earlier versions do not say what they are of.
     alike = task.state == "waiting" and bool(origin) and made_of == [origin]
     fits = alike if own is None else task.state == "waiting" or own.id == task.attempt
+    fits &= task.point.key in keys
     if not fits or not all((folder / path).exists() for path in outputs):
         return task
     done = replace(
@@ -304,7 +310,7 @@ def counts_told(
 
     None if nothing is known of any. What hinders a look at the disk hinders no answer.
     """
-    if live and stage.open_attempt is not None:
+    if live and (stage.open_attempt is not None or stage.keeps_tasks):
         with suppress(Refused, ReconcilerError, OSError):
             return counts_of(tasks_of(root, state, stage))
     seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)

@@ -175,3 +175,26 @@ def test_a_slip_is_said_before_it_is_proposed(trusted: Place) -> None:
     change = {"parameters": {"n": {"old": 1, "new": "2"}}}
     file.write_text(json.dumps({"stage": "stage-1", "reason": "r", "changes": change}))
     assert "becomes text ('2')" in trusted.call("amend", "propose", "--from", str(file)).err
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("set", ["a"], "set: expected an object"),
+        ("changes", "a", "changes: expected an object"),
+        ("unset", "parameters.n", "unset: expected a list"),
+        ("insert", [1], "insert: expected an object"),
+        ("stage", ["stage-1"], "stage: expected text"),
+        ("from_round", "2", "from_round: expected a whole number"),
+    ],
+)
+def test_a_field_of_a_file_that_is_of_another_kind_is_named(
+    trusted: Place, tmp_path: Path, field: str, value: object, said: str
+) -> None:
+    """It is refused as a slip of the caller, with the field."""
+    known = {"stage": "stage-1", "set": {"parameters.n": 2}, "reason": "It is short."}
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps({**known, field: value}))
+    answer = trusted.json("amend", "propose", "--from", str(file))
+    assert answer.code == 2
+    assert said in answer.error["message"]

@@ -31,6 +31,8 @@ def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) ->
     shown = amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "3")
     assert shown["impact"]["tasks"]["run"]["kept"] == 3
     assert shown["impact"]["tasks"]["run"]["computed"] == 2
+    tasks = place.done("status")["stages"][0]["tasks"]
+    assert (tasks["done"], tasks["waiting"]) == (3, 2)
     place.done("run")
     assert sorted(lines(tmp_path / "trace")) == ["x=2", "x=3"]
     assert (place.path / "run/tasks/x=1/f.json").stat().st_ino == before
@@ -124,6 +126,8 @@ def test_a_change_that_earlier_rounds_could_not_be_left_by_is_refused(tmp_path: 
         refused = place.json("amend", "propose", *words)
         assert refused.code == 5
         assert said in refused.out
+    other = ("--set", "backend=nowhere", "--from-round", "2", "--reason", "Others.")
+    assert "nothing that is" not in place.call("amend", "propose", "--stage", "run", *other).err
 
 
 def test_a_sweep_to_which_rounds_add_no_points_of_its_own_takes_no_round(tmp_path: Path) -> None:
