@@ -67,6 +67,8 @@ def _of_amendment(mandate: Mandate, amendment: Amendment) -> Iterator[str]:
     if amendment.kind not in _KINDS or amendment.stage is None or rewires:
         yield "a mandate is for other values of a stage, and for reruns"
         return
+    if amendment.from_round is not None:
+        yield "a person decides which earlier rounds count on (from_round)"
     for field, leaves in amendment.changes.items():
         if field != "parameters":
             yield f"{amendment.stage}.{field}: no bounds are given for it"

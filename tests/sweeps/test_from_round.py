@@ -152,3 +152,17 @@ def test_a_sweep_to_which_rounds_add_no_points_of_its_own_takes_no_round(tmp_pat
     refused = place.json("amend", "propose", *words)
     assert refused.code == 5
     assert "the rounds of walk add no points to the map of more" in refused.out
+
+
+@pytest.mark.slow
+def test_a_mandate_does_not_say_which_rounds_count_on(tmp_path: Path) -> None:
+    """Another value within it takes effect; with a round it waits for a person."""
+    place = _walked(tmp_path, at_most=2)
+    bounds = {"stages": ["run", "next", "tell"], "values": {"run.parameters.n": [1, 2]}}
+    given = str(write_plan(tmp_path, {**bounds, "amendments": 9}, "mandate.json"))
+    place.done("mandate", "grant", "walker", given, "--reason", "Others.")
+    words = ("amend", "propose", "--stage", "run", "--reason", "Why.", "--set", "parameters.n=2")
+    waits = place.done(*words, "--from-round", "2")
+    assert waits["amendment"]["status"] == "proposed"
+    place.done("amend", "reject", waits["amendment"]["id"])
+    assert place.done(*words)["amendment"]["status"] == "approved"
