@@ -165,12 +165,12 @@ READING = (
     ),
     _tool(
         "history",
-        "log: what happened. why: causes of a stage's status, or what would unblock. blame: who "
+        "log: what happened. why: of a stage's status or a task, or what would unblock. blame: who "
         "set a field. diff: between moments a and b. amendments: who changed what. events: raw, "
         "after a version. report: the whole, for people.",
         {
             "log": "log | limit stage at machine",
-            "why": "why | machine! at; why {stage!} | at; why | at",
+            "why": "why | machine! at; why {stage!} | at task; why | at",
             "blame": "blame {field!} | machine at",
             "diff": "diff {a!} {b} | machine",
             "amendments": "audit amendments",
@@ -313,12 +313,13 @@ WRITING = (
         "Propose a change of definition (parameters, criteria, rerun, skip); a "
         "person decides, or a mandate. set: dot path → value. Of a loop: its next points.",
         "round propose {loop!} | points! reason WRITE;"
-        "amend propose | stages=--stage set unset reason type insert place dry_run WRITE",
+        "amend propose | stages=--stage set unset reason type insert place from_round dry_run "
+        "WRITE",
         _fields(
-            "stages* set. unset* type insert. place# dry_run? loop points",
+            "stages* set. unset* type insert. place# from_round# dry_run? loop points",
             set=_PATHS,
-            type="If not plain: stage_rerun, stage_insertion, stage_skip …",
-            insert="Definition of a new stage",
+            type="stage_rerun, stage_insert, stage_skip",
+            insert="A new stage",
             points="JSON list",
         ),
         required=("reason",),

@@ -249,7 +249,7 @@ class Amendment:
     place: int | None = None
     reason: str | None = None
     rewired: dict[str, Any] = field(default_factory=dict)
-    #: Stages that run again with its own; the first round of which nothing computed counts on.
+    #: Stages that run again with its own; the first round of its loop that is computed anew.
     also: list[str] = field(default_factory=list)
     from_round: int | None = None
     status: str = "proposed"

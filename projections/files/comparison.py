@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.effort import core_seconds
+from lifecycle.state.effort import HOUR, core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, metrics_of
@@ -24,7 +24,6 @@ OF_FILES = ("script", "input", "output")
 _TOLD = ("seconds", "core hours", "points added")
 #: Digits of a digest that are shown.
 _DIGEST = 12
-_HOUR = 3600.0
 
 
 @dataclass(slots=True)
@@ -202,7 +201,7 @@ def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedS
         "reason": of.reason,
         "attempts": len(attempts),
         "seconds": round(sum(_took(attempt) or 0 for attempt in ended), 1),
-        "core hours": round(sum(core_seconds(one) for one in ended if one.charged) / _HOUR, 6),
+        "core hours": round(sum(core_seconds(one) for one in ended if one.charged) / HOUR, 6),
     }
     _put(side, "metric", _metrics(numbers))
     _put(side, "parameter", {"points": points})

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import math
 import random
 import re
 import shutil
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.support import Place, wfctl
+from tests.examples.scripts import script_of
 from tests.need import need_programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples/bead-spring-rg"
 
 
-def script(name: str) -> ModuleType:
-    """Return a script of the example as a module."""
-    spec = importlib.util.spec_from_file_location(f"bead_spring_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+script = partial(script_of, EXAMPLE)
 
 
 make_chain, check_chain, rg = script("make_chain"), script("check_chain"), script("rg")

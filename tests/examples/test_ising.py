@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import math
@@ -10,27 +9,21 @@ import re
 import shutil
 import subprocess
 import tomllib
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from tests.cli.support import Place, wfctl
+from tests.examples.scripts import script_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples/ising-tc"
 #: What the small plan yields wherever it runs, as its seeds are fixed.
 SMALL = 2.2612420782446874
 
 
-def script(name: str) -> ModuleType:
-    """Return a script of the example as a module."""
-    spec = importlib.util.spec_from_file_location(f"ising_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+script = partial(script_of, EXAMPLE)
 
 
 ising, binder = script("ising"), script("binder")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import math
 import random
 import shutil
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.examples.scripts import script_of
 from tests.need import need_programs
 from tests.tutorial.test_tutorial import follow, steps
 
@@ -22,14 +22,7 @@ PAGE = EXAMPLE / "README.md"
 COMMANDS = 9
 
 
-def script(name: str) -> ModuleType:
-    """Return a script of the example as a module."""
-    spec = importlib.util.spec_from_file_location(f"lj_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+script = partial(script_of, EXAMPLE)
 
 
 motion, figure = script("motion"), script("figure")

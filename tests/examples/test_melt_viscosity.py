@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import math
 import os
@@ -16,13 +15,14 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.cli.support import HERE, Place, wfctl
+from tests.examples.scripts import script_of
 from tests.need import need_programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples/melt-viscosity"
@@ -30,14 +30,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/melt-viscosity"
 COUNTING = '#!/bin/bash\n{lmp} "$@" && echo "$*" >> {ended}\n'
 
 
-def script(name: str) -> ModuleType:
-    """Return a script of the example as a module."""
-    spec = importlib.util.spec_from_file_location(f"melt_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+script = partial(script_of, EXAMPLE)
 
 
 green_kubo, gather = script("green_kubo"), script("gather")

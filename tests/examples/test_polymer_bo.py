@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
 import random
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import HERE, Place, wfctl
+from tests.examples.scripts import script_of
 from tests.need import need, need_programs
 
 EXAMPLE = HERE / "examples/polymer-bo"
@@ -33,12 +33,7 @@ WITHIN = 800
 def script(name: str) -> ModuleType:
     """Return a script of the example as a module."""
     need(find_spec("sklearn") is not None, "not installed: scikit-learn")
-    spec = importlib.util.spec_from_file_location(f"polymer_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_of(EXAMPLE, name)
 
 
 @pytest.fixture(scope="module")

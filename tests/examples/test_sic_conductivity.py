@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import math
 import os
@@ -16,13 +15,14 @@ import sys
 import time
 import tomllib
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.cli.support import HERE, Place, wfctl
+from tests.examples.scripts import script_of
 from tests.need import need_programs
 
 EXAMPLE = HERE / "examples/sic-conductivity"
@@ -30,14 +30,7 @@ EXAMPLE = HERE / "examples/sic-conductivity"
 COUNTING = '#!/bin/bash\necho "$*" >> {begun}\n{lmp} "$@" && echo "$*" >> {ended}\n'
 
 
-def script(name: str) -> ModuleType:
-    """Return a script of the example as a module."""
-    spec = importlib.util.spec_from_file_location(f"sic_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+script = partial(script_of, EXAMPLE)
 
 
 kappa, extrapolate, resistivity = map(script, ("kappa", "extrapolate", "resistivity"))
