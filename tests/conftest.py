@@ -38,14 +38,6 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let nothing that a test agrees to into the configuration of anyone who runs the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _logs_are_behaviours(request: pytest.FixtureRequest) -> Iterator[None]:
     """Hold every log that a test leaves to the protocol, where all examples are tried."""
@@ -77,14 +69,21 @@ def server() -> Iterator[Server]:
         running.close()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let no test keep anything in the state folder of anyone who runs it."""
+def _in_own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let no test keep anything in the folders of anyone who runs it, nor agree to anything there.
+
+    Commands tell which logs a login knows: that must not depend on the modules that ran before.
+    """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            patched.setenv(name, str(tmp_path_factory.mktemp("own")))
         # Whether a test meets a kept state must not depend on the tests that ran before it here.
         own_seal()
         yield
+
+
+_own_folders_of_shared = pytest.fixture(scope="session", autouse=True)(_in_own_folders)
+_own_folders_of_modules = pytest.fixture(scope="module", autouse=True)(_in_own_folders)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
