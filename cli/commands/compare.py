@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +40,8 @@ _ALWAYS = ("metric", "output")
 #: Characters of a value.
 _WIDE = 40
 Record = dict[str, Any]
+#: The root that a side is of, and what of it: ``../b/stage-2/att-0001``, ``b.zip/stage-2``.
+_Finding = Callable[[str], tuple[Settings, str]]
 
 
 def compare(
@@ -49,7 +51,7 @@ def compare(
         argument(
             "A B…",
             "STAGE/ATTEMPT, a stage (alone: all its attempts), LOOP@ROUND, a loop (alone: all its "
-            "rounds), a moment, a workflow's folder, or DIR/STAGE of one.",
+            "rounds), a moment, a workflow's folder or archive, or DIR/STAGE of one.",
         ),
     ],
     every: bool = option("--all", "Also what is the same."),
@@ -59,45 +61,64 @@ def compare(
 ) -> None:
     """Numbers, parameters, scripts and inputs that differ, times, and which outputs are equal."""
     settings = settings_of(context)
-    names = _expanded(settings, sides)
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise InvalidOption("expected two sides or more, each once: `wfctl compare A B`")
-    found = rows([_side(settings, name) for name in names])
     if sort is not None and not runs:
         raise InvalidOption("--sort takes --runs: it is a column of that table")
     output = Output(settings)
-    if text is not None:
-        _print_text(output, settings, names, found, text)
-    elif runs:
+    with _finding(settings) as where:
+        names = _expanded(where, sides)
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise InvalidOption("expected two sides or more, each once: `wfctl compare A B`")
+        found = rows([_side(where, name) for name in names])
+        if text is not None:
+            _print_text(output, where, names, found, text)
+            return
+    if runs:
         _print_runs(output, names, found, sort)
     else:
         wanted = [row for row in found if every or row.kind in _ALWAYS or not row.is_same]
         _print_rows(output, names, wanted)
 
 
-def _expanded(settings: Settings, sides: Sequence[str]) -> list[str]:
+@contextmanager
+def _finding(settings: Settings) -> Iterator[_Finding]:
+    """Give what finds the root of a side; an archive is unpacked once, to be looked at."""
+    with ExitStack() as opened:
+
+        @cache
+        def root_in(archive: Path) -> Path:
+            from cli.commands.backup import unpacked  # few comparisons need it
+
+            return opened.enter_context(unpacked(archive)).path
+
+        def where(name: str) -> tuple[Settings, str]:
+            path = Path(name)
+            for place in (path, *(one for one in path.parents if one != Path())):
+                root = root_in(place) if _is_archive(place) else place
+                if (root / ".wfctl" / "config.toml").is_file():
+                    rest = str(path.relative_to(place)) if path != place else ""
+                    return replace(settings, root=root, database_url=None), rest
+            return settings, name
+
+        yield where
+
+
+def _is_archive(path: Path) -> bool:
+    return path.suffix == ".zip" and path.is_file()
+
+
+def _expanded(where: _Finding, sides: Sequence[str]) -> list[str]:
     """Return the sides; of a stage or a loop alone each attempt or round."""
     if len(sides) != 1:
         return list(sides)
-    there, rest = _where(settings, sides[0])
+    there, rest = where(sides[0])
     with reading_of(there) as here:
         found = sides_of(rest, here.state())
     prefix = sides[0].removesuffix(rest)
     return [f"{prefix}{one}" for one in found]
 
 
-def _where(settings: Settings, name: str) -> tuple[Settings, str]:
-    """Return the root that a side is of, and what of it: ``../b/stage-2/att-0001``."""
-    path = Path(name)
-    for folder in (path, *(one for one in path.parents if one != Path())):
-        if (folder / ".wfctl" / "config.toml").is_file():
-            rest = str(path.relative_to(folder)) if path != folder else ""
-            return replace(settings, root=folder, database_url=None), rest
-    return settings, name
-
-
-def _side(settings: Settings, name: str) -> ComparedSide:
-    there, rest = _where(settings, name)
+def _side(where: _Finding, name: str) -> ComparedSide:
+    there, rest = where(name)
     with reading_of(there) as here:
         state = here.state()
         return side_of(name, rest, here.log, state, partial(_tasks, here.root.path, state))
@@ -213,7 +234,7 @@ def _sorted(records: list[Record], heads: list[str], sort: str) -> list[Record]:
 
 
 def _print_text(
-    output: Output, settings: Settings, names: list[str], found: Sequence[ComparedRow], file: str
+    output: Output, where: _Finding, names: list[str], found: Sequence[ComparedRow], file: str
 ) -> None:
     """Print how the text of a file on each side differs from that on the first."""
     from service.questions.contents import content_of, difference
@@ -222,9 +243,10 @@ def _print_text(
     if row is None:
         known = ", ".join(one.name for one in found if one.kind in OF_FILES) or "none"
         raise NotFound(f"no side has a file {file!r} on record; there: {known}", file=file)
-    with reading_of(settings) as here:
-        own = here.root.path
-    roots = [_where(settings, name)[0].root or own for name in names]
+    roots = []
+    for name in names:
+        with reading_of(where(name)[0]) as here:
+            roots.append(here.root.path)
     texts = [
         content_of(root, file, digest) if digest is not None else b""
         for root, digest in zip(roots, row.values, strict=True)

@@ -53,11 +53,24 @@ def test_two_attempts_stand_beside_each_other_with_what_they_ran_with(tmp_path: 
     assert next(row for row in rows if row["name"] == "seed")[two] == "2"
 
 
-def test_moments_and_folders_are_compared(tmp_path: Path) -> None:
+def _copied(place: Place, kind: str) -> Path:
+    """Return a copy of a workflow, as a folder or as an archive with its files."""
+    other = place.path.parent / ("copy" if kind == "folder" else "copy.zip")
+    if kind == "folder":
+        shutil.copytree(place.path, other)
+    else:
+        place.done("export", "archive", str(other), "--with", "inputs,outputs,scripts")
+    return other
+
+
+COPIES = pytest.mark.parametrize("kind", ["folder", "archive"])
+
+
+@COPIES
+def test_moments_and_copies_are_compared(tmp_path: Path, kind: str) -> None:
     """A copy has the same outputs; the beginning has none."""
     place = made(tmp_path)
-    other = tmp_path / "copy"
-    shutil.copytree(place.path, other)
+    other = _copied(place, kind)
     found = place.done("compare", str(place.path), str(other), "1")["rows"]
     output = next(row for row in found if row["kind"] == "output")
     assert output["values"]["1"] is None
@@ -74,6 +87,9 @@ def test_what_is_no_side_is_told(tmp_path: Path) -> None:
     missing = place.call("compare", "1", "stage-1/att-0009")
     assert (missing.code, "att-0002" in missing.err) == (3, True)
     assert place.call("compare", "1", "never").code == 2
+    (tmp_path / "no.zip").write_text("no archive")
+    damaged = place.json("compare", "1", str(tmp_path / "no.zip"))
+    assert (damaged.code, damaged.error["code"]) == (1, "unusable_archive")
 
 
 def _fitted(folder: Path, *, git: bool = False) -> Place:
@@ -147,11 +163,15 @@ def test_the_text_of_a_script_is_compared_as_far_as_it_is_kept(tmp_path: Path, g
     assert place.json("compare", ONE, TWO, "--text", "other.py").code == 3
 
 
-def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path) -> None:
-    """A copy has the same number."""
+@COPIES
+def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path, kind: str) -> None:
+    """A copy has the same number, and the text of the script as it was copied."""
     place = _fitted(tmp_path)
-    other = tmp_path / "copy"
-    shutil.copytree(place.path, other)
+    other = _copied(place, kind)
+    (place.path / "fit.py").write_text("print(1)\n")
+    sides = (f"{place.path}/{TWO}", f"{other}/{TWO}")
+    text = call("-o", "json", "compare", *sides, "--text", "fit.py")
+    assert (text.code, sides[0] in text.error["message"]) == (3, True)
     found = call("-o", "json", "compare", f"{place.path}/stage-1", f"{other}/stage-1").data["rows"]
     (number,) = [row for row in found if row["kind"] == "metric"]
     assert (number["name"], number["same"]) == ("T_c", True)
