@@ -295,10 +295,13 @@ def fits(bounds: Bounds, value: Any) -> bool:
         return True
     if all(map(_is_whole, bounds.values())) and not _is_whole(value):
         return False
-    from fractions import Fraction  # as they are spelled: no digit is lost
+    numbers: tuple[Any, ...] = (bounds["from"], bounds["step"], value)
+    if not all(map(_is_whole, numbers)):
+        from fractions import Fraction  # as they are spelled: no digit is lost
 
-    first, step, found = (Fraction(str(one)) for one in (bounds["from"], bounds["step"], value))
-    return ((found - first) / step).denominator == 1
+        numbers = tuple(Fraction(str(one)) for one in numbers)
+    first, step, found = numbers
+    return bool((found - first) % step == 0)
 
 
 def spelling(value: Any) -> str:

@@ -146,14 +146,16 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
     """
     points = points_of(root, state, stage)
     known = {p.key: Task(p) for p in points}
+    all_keys = {*known}
     counting, origin = _counting(root, state, stage, basis)
     before: Recorded | None = None
     tags = dict[str, tuple[AttemptPaths, set[str]]]()
     for recorded, attempt in counting:
         if recorded.recovers is None and not is_left(before, recorded.round):
-            known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
+            known = {key: _forgiven(task) for key, task in known.items()}
         since = counts_below(state, stage, recorded.plan)
-        keys = {point.key for point in _before(state, stage, points, since)}
+        earlier = _before(state, stage, points, since)
+        keys = all_keys if earlier is points else {point.key for point in earlier}
         tags[attempt.tag] = attempt, keys
         for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
@@ -172,6 +174,10 @@ def _before(
     if since is None:
         return points
     return points[: len(points) - len(points_since(state, stage.id, since))] if since else ()
+
+
+def _forgiven(task: Task) -> Task:
+    return replace(task, failed=0, lost=0) if task.failed or task.lost else task
 
 
 def is_left(before: Recorded | None, number: int) -> bool:
@@ -414,7 +420,12 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     why = run.get("why") or ""
     lies_as = "done" if why.startswith(NO_NUMBER) else state
     running = judged and state == "running"
-    found = replace(
+    about: dict[str, Any] = {}
+    if not judged:
+        used = run.get("used") or {}
+        about = {"begun": task.begun + (started is not None), "started": started, "used": used}
+        about |= {"ended": run.get("ended")}
+    return replace(
         task,
         to_judge=running,
         state=state,
@@ -427,12 +438,8 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
         errors=run.get("errors") or {},
+        **about,
     )
-    if judged:
-        return found
-    begun = task.begun + (started is not None)
-    used = run.get("used") or {}
-    return replace(found, begun=begun, started=started, ended=run.get("ended"), used=used)
 
 
 def _folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
