@@ -68,17 +68,15 @@ def foreseen(sight: Foresight) -> list[str]:
 
 
 def _of_loop(ahead: LoopAhead) -> Iterator[str]:
-    left = ahead.goes_on
+    left, over = ahead.goes_on, "over " if ahead.was_over else ""
+    loop = f"The loop {ahead.loop}, {over}in round {ahead.round},"
     if left is not None and left.rounds:
         of = {"round": left.rounds, "task": left.tasks, "core hour": left.core_hours}
         most = [counted(count, one) for one, count in of.items() if count is not None]
-        again = f"The loop {ahead.loop}, over in round {ahead.round}, goes on"
-        yield f"{again}: at most {', '.join(most)} more"
+        yield f"{loop} goes on: at most {', '.join(most)} more"
     elif left is not None:
-        yield (
-            f"The loop {ahead.loop}, over in round {ahead.round}, is not over any more, and its "
-            "limits leave no further round"
-        )
+        but = "is not over any more, and" if ahead.was_over else "stays there:"
+        yield f"{loop} {but} its limits leave no further round"
     if ahead.ends is not None:
         yield f"The loop {ahead.loop} ends: {ahead.ends}"
     if ahead.uncounted:
