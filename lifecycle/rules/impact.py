@@ -409,7 +409,10 @@ def _tasks(
     done = {before[n] for n in numbers_of(seen) if n < len(before)}
     since = amendment.from_round
     anew = len(points_since(state, id_, since)) if since is not None else 0
-    counting = done & {*after[: len(after) - anew]}
+    stays = {*after[: len(after) - anew]}
+    # What failed in rounds that stay as they are was tolerated, and stays too.
+    left = stays - done if since is not None else set[str]()
+    counting = done & stays
     verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
     is_judged = next(verdicts) != next(verdicts)
     # Those of the newest attempt that were computed and did not pass.
@@ -417,11 +420,11 @@ def _tasks(
     bad = {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
     judged = (counting | (bad & {*after})) if is_judged else set()
     # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
-    new = 0 if stage.id in impact.going_on else len({*after} - counting - judged)
+    new = 0 if stage.id in impact.going_on else len({*after} - counting - left - judged)
     took = _took(stage)
     yield TasksAhead(
         stage=stage.id,
-        kept=len(counting - judged),
+        kept=len((counting | left) - judged),
         computed=new,
         aside=len(done - counting),
         seconds=None if took is None else took * new / len(before),

@@ -150,8 +150,10 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
     before: Recorded | None = None
     tags = dict[str, tuple[AttemptPaths, set[str]]]()
     for recorded, attempt in counting:
-        if recorded.recovers is None and not is_left(before, recorded.round):
-            known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
+        if recorded.recovers is None:
+            left = left_failed(state, stage, points, before, recorded.round)
+            tried = {key: replace(known[key], failed=0, lost=0) for key in known.keys() - left}
+            known |= tried
         since = counts_below(state, stage, recorded.plan)
         keys = {point.key for point in _before(state, stage, points, since)}
         tags[attempt.tag] = attempt, keys
@@ -174,9 +176,19 @@ def _before(
     return points[: len(points) - len(points_since(state, stage.id, since))] if since else ()
 
 
-def is_left(before: Recorded | None, number: int) -> bool:
-    """Whether the tasks that failed before are left so in a round: those of the last one passed."""
-    return before is not None and 0 < before.round < number and before.action == "succeeded"
+def left_failed(
+    state: Workflow, stage: Stage, points: Sequence[Point], before: Recorded | None, number: int
+) -> set[str]:
+    """Return the keys of the tasks that are left failed in a round, if they failed before.
+
+    Those of the last round passed; those of the rounds before one from which on an amendment
+    defines the stage anew stay as they are.
+    """
+    if before is None:
+        return set()
+    passed = 0 < before.round < number and before.action == "succeeded"
+    since = None if passed else counts_below(state, stage, before.plan) or 0
+    return {point.key for point in _before(state, stage, points, since)}
 
 
 def _by_marks(
