@@ -18,7 +18,7 @@ from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
 from lifecycle.rules.amendments import of_proposal
 from lifecycle.rules.decide import payload_of
-from lifecycle.rules.impact import foresee, impact_of
+from lifecycle.rules.impact import impact_of
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Workflow
@@ -141,7 +141,7 @@ def _told_of(
     told: list[dict[str, Any]] = []
     for one in _proposed(outcome):
         impact = impact_of(state, one, kept, utc_text(service.clock()))
-        sight = foresee(state, one, impact)
+        sight = words.foresight(root, state, one, impact)
         digest = shown_digest(state, one, impact, scripts_after(root, state, one))
         shown = {**impact.to_dict(), **sight.to_dict(), "digest": digest}
         told.append({"amendment": _record(one), "impact": shown})
@@ -290,7 +290,7 @@ def _open(service: Service, amendment: Amendment) -> tuple[dict[str, Any], str]:
         )
         return {"takes_effect": False, "why": error.message}, told
     state = question.state
-    sight = foresee(state, question.amendment, question.impact)
+    sight = words.foresight(question.root, state, question.amendment, question.impact)
     data = {
         "impact": {**question.impact.to_dict(), **sight.to_dict(), "digest": question.digest},
         "scripts": dict(question.scripts),

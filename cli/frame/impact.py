@@ -15,7 +15,7 @@ from service.writing.amendments import AmendmentQuestion
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.rules.loops_ahead import LoopAhead
-    from lifecycle.state.workflow import Workflow
+    from lifecycle.state.workflow import Amendment, Workflow
 
 
 def told(question: AmendmentQuestion) -> str:
@@ -35,9 +35,18 @@ def told(question: AmendmentQuestion) -> str:
             *(f"  {line}" for line in changes(amendment)),
             *runs,
             f"Impact: {'; '.join(consequences(question.impact))}",
-            *foreseen(foresee(question.state, amendment, question.impact)),
+            *foreseen(foresight(question.root, question.state, amendment, question.impact)),
         ]
     return "\n".join(map(spelled, lines))
+
+
+def foresight(root: Path, state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
+    """Return what follows from an approval, by the files too that are in the root now."""
+    from reconciler.files.freshness import changed_inputs  # few commands tell of an impact
+
+    # An attempt that goes on has read what it computes from.
+    read = [id_ for id_ in impact.affected if id_ in state.stages and id_ not in impact.going_on]
+    return foresee(state, amendment, impact, changed_inputs(root, state, read))
 
 
 def foreseen(sight: Foresight) -> list[str]:
@@ -56,6 +65,9 @@ def foreseen(sight: Foresight) -> list[str]:
         lines.append(f"Judged again: {named(sight.judged)} ({unless})")
     if sight.results_kept:
         lines.append(f"Goes on to count: {named(sight.results_kept)}")
+    for stage, paths in sight.changed_inputs.items():
+        since = f"changed since the newest attempt of {stage} read it"
+        lines.append(f"{', '.join(paths)}: {since}; all its tasks are computed anew")
     for one in sight.tasks:
         some = f" (some {lasting(one.seconds)})" if one.seconds else ""
         judged = f"{one.judged:,} are judged again, " if one.judged else ""
@@ -68,17 +80,15 @@ def foreseen(sight: Foresight) -> list[str]:
 
 
 def _of_loop(ahead: LoopAhead) -> Iterator[str]:
-    left = ahead.goes_on
+    left, over = ahead.goes_on, "over " if ahead.was_over else ""
+    loop = f"The loop {ahead.loop}, {over}in round {ahead.round},"
     if left is not None and left.rounds:
         of = {"round": left.rounds, "task": left.tasks, "core hour": left.core_hours}
         most = [counted(count, one) for one, count in of.items() if count is not None]
-        again = f"The loop {ahead.loop}, over in round {ahead.round}, goes on"
-        yield f"{again}: at most {', '.join(most)} more"
+        yield f"{loop} goes on: at most {', '.join(most)} more"
     elif left is not None:
-        yield (
-            f"The loop {ahead.loop}, over in round {ahead.round}, is not over any more, and its "
-            "limits leave no further round"
-        )
+        but = "is not over any more, and" if ahead.was_over else "stays there:"
+        yield f"{loop} {but} its limits leave no further round"
     if ahead.ends is not None:
         yield f"The loop {ahead.loop} ends: {ahead.ends}"
     if ahead.uncounted:

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cli.frame.impact import consequences, foreseen
+from cli.frame.impact import consequences, foreseen, foresight
 from eventstore.event import Actor
 from lifecycle.errors import Refused
-from lifecycle.rules.impact import foresee, impact_of
+from lifecycle.rules.impact import impact_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from pages.shelf import Sight
 from projections.words.account import Seen
@@ -94,4 +94,4 @@ def _seen(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
 
 def _impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:
     impact = impact_of(state, amendment, kept_folders(root, state), utc_text(system_clock()))
-    return [*consequences(impact), *foreseen(foresee(state, amendment, impact))]
+    return [*consequences(impact), *foreseen(foresight(root, state, amendment, impact))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -347,6 +347,8 @@ class Foresight:
     loops: tuple[LoopAhead, ...] = ()
     #: Stages whose kept results are judged anew; computed only where they do not hold.
     judged: tuple[str, ...] = ()
+    #: Stage → inputs that changed since its newest attempt read them: no task of it stays.
+    changed_inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Other ways to the same end, each in a sentence.
     cheaper: tuple[str, ...] = ()
 
@@ -358,13 +360,22 @@ class Foresight:
             "judged_again": list(self.judged),
             "results_kept": list(self.results_kept),
             "cheaper": list(self.cheaper),
+            "changed_inputs": {id_: list(paths) for id_, paths in self.changed_inputs.items()},
             "tasks": {one.stage: one.to_dict() for one in self.tasks},
             "loops": {one.loop: one.to_dict() for one in self.loops},
         }
 
 
-def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
-    """Return what follows from approving the amendment in ``state``."""
+def foresee(
+    state: Workflow,
+    amendment: Amendment,
+    impact: Impact,
+    changed_inputs: Mapping[str, Sequence[str]] | None = None,
+) -> Foresight:
+    """Return what follows from approving the amendment in ``state``.
+
+    ``changed_inputs`` gives by stage the inputs that are others now than its newest attempt read.
+    """
     from lifecycle.rules.loops_ahead import loops_ahead  # most commands ask for no foresight
 
     changed = reach_of(state, amendment).after
@@ -375,13 +386,19 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
     named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
     swept = [id_ for id_ in named if keeps_tasks(state, amendment, id_)]
-    tasks = tuple(one for id_ in swept for one in _tasks(state, changed, amendment, id_, impact))
+    others = {id_: paths for id_, paths in (changed_inputs or {}).items() if id_ in swept}
+    tasks = tuple(
+        one
+        for id_ in swept
+        for one in _tasks(state, changed, amendment, id_, impact, id_ in others)
+    )
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
         judged=impact.judged,
         results_kept=kept,
         tasks=tasks,
+        changed_inputs=others,
         loops=tuple(loops_ahead(state, changed, amendment, impact.affected)),
         cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
     )
@@ -392,7 +409,12 @@ _FOLDERS = {"folders": "digest"}
 
 
 def _tasks(
-    state: Workflow, changed: Workflow, amendment: Amendment, id_: str, impact: Impact
+    state: Workflow,
+    changed: Workflow,
+    amendment: Amendment,
+    id_: str,
+    impact: Impact,
+    all_anew: bool,
 ) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing if a file names its points."""
     maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
@@ -409,19 +431,22 @@ def _tasks(
     done = {before[n] for n in numbers_of(seen) if n < len(before)}
     since = amendment.from_round
     anew = len(points_since(state, id_, since)) if since is not None else 0
-    counting = done & {*after[: len(after) - anew]}
+    stays = set[str]() if all_anew else {*after[: len(after) - anew]}
+    # What failed in rounds that stay as they are was tolerated, and stays too.
+    left = stays - done if since is not None else set[str]()
+    counting = done & stays
     verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
-    is_judged = next(verdicts) != next(verdicts)
+    is_judged = next(verdicts) != next(verdicts) and not all_anew
     # Those of the newest attempt that were computed and did not pass.
     failed = ((stage.attempts[-1].tasks if stage.attempts else None) or {}).get("failures", [])
     bad = {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
     judged = (counting | (bad & {*after})) if is_judged else set()
     # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
-    new = 0 if stage.id in impact.going_on else len({*after} - counting - judged)
+    new = 0 if stage.id in impact.going_on else len({*after} - counting - left - judged)
     took = _took(stage)
     yield TasksAhead(
         stage=stage.id,
-        kept=len(counting - judged),
+        kept=len((counting | left) - judged),
         computed=new,
         aside=len(done - counting),
         seconds=None if took is None else took * new / len(before),

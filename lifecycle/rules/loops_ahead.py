@@ -10,9 +10,8 @@ from typing import Any
 from lifecycle.fold.evolve import version_after
 from lifecycle.fold.rounds import counting_rounds
 from lifecycle.state.effort import HOUR, of_a_round, used
-from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Amendment, Workflow
-from lifecycle.words.rounds import LoopDefinition, envelope_of
+from lifecycle.words.rounds import envelope_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +25,15 @@ class RoundsLeft:
 
 @dataclass(frozen=True, slots=True)
 class LoopAhead:
-    """What becomes of a loop: it was over and ``goes_on``, it ``ends``, or numbers count no longer.
+    """What becomes of a loop: it ``goes_on``, it ``ends``, or numbers count no longer.
 
-    ``round`` is its newest one, ``uncounted`` are those whose numbers judge nothing any more.
+    ``goes_on`` if it was over, or if its limits leave it more or less than before. ``round`` is its
+    newest one, ``uncounted`` are those whose numbers judge nothing any more.
     """
 
     loop: str
     round: int
+    was_over: bool
     goes_on: RoundsLeft | None = None
     ends: str | None = None
     uncounted: tuple[int, ...] = ()
@@ -43,6 +44,7 @@ class LoopAhead:
         names = ("rounds", "tasks", "core_hours")
         return {
             "round": self.round,
+            "was_over": self.was_over,
             "goes_on": None if left is None else {name: getattr(left, name) for name in names},
             "ends": self.ends,
             "count_no_longer": list(self.uncounted),
@@ -70,16 +72,20 @@ def loops_ahead(
         one = LoopAhead(
             name,
             was.round.number,
-            _left(after, after.loop(name), now) if was.over and not now.over else None,
+            was.over is not None,
+            None if now.over or now.stopped else _left(after, name),
             now.over if not was.over else None,
             tuple(one.number for one in before if one.number not in counting),
         )
+        if not one.was_over and one.goes_on == _left(state, name):
+            one = replace(one, goes_on=None)
         if one.goes_on or one.ends or one.uncounted:
             yield one
 
 
-def _left(state: Workflow, loop: LoopDefinition, standing: LoopState) -> RoundsLeft:
+def _left(state: Workflow, name: str) -> RoundsLeft:
     """Return the most that is left: rounds of one point, tasks and core hours of whole rounds."""
+    loop, standing = state.loop(name), state.loops[name]
     so_far = used(state, envelope_of(loop).name)
     least, least_seconds = of_a_round(state, loop, 1)
     each, each_seconds = of_a_round(state, loop, loop.each) if loop.each else (inf, inf)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import MAP, is_sweep
 from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
 from projections.words.came_about import is_taken_over, without_record
@@ -85,6 +86,24 @@ def deviations(
                 # What is reused was compared with its inputs when it was, by whole digests.
                 since = (stage.started_at if stage.reused else None) or source.started_at
                 found += _otherwise(root, stage, "input", source.inputs, since, deep)
+    return found
+
+
+def changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return by sweep what its newest attempt read and is another now: its tasks count no longer.
+
+    The file of its points is left out: it names tasks, and they are not computed from it.
+    """
+    found: dict[str, list[str]] = {}
+    for stage in map(state.stage, ids):
+        if not (is_sweep(stage.parameters) and stage.attempts):
+            continue
+        newest, points = stage.attempts[-1], stage.parameters[MAP].get("file")
+        read = [one for one in newest.inputs if one["path"] != points]
+        # Of an attempt that was imported nothing is known, its times neither.
+        others = _otherwise(root, stage, "input", read, newest.started_at, False) if read else ()
+        if paths := [one.path for one in others if one.kind == "changed"]:
+            found[stage.id] = paths
     return found
 
 

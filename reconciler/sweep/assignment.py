@@ -30,7 +30,7 @@ from reconciler.sweep.tasks import (
     Basis,
     Task,
     definition_of,
-    is_left,
+    left_failed,
     origin_of,
     put_aside,
     tasks_of,
@@ -110,14 +110,18 @@ def _to_compute(
 ) -> list[Task]:
     """Return the tasks that are not done.
 
-    In the place of a lost attempt, and in a further round, without those that used up their tries.
+    In the place of a lost attempt, and of rounds that are left as they are, without those that used
+    up their tries.
     """
     name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
-    leaves = recovers is not None or (
-        name is not None and is_left(last, state.loops[name].round.number)
-    )
+    number, points = state.loops[name].round.number if name else 0, [one.point for one in known]
+    left = left_failed(state, stage, points, last, number)
     retries = sweep_of(stage.parameters).retries
-    return [one for one in known if one.state != "done" and not (leaves and one.is_spent(retries))]
+
+    def stays(task: Task) -> bool:
+        return (recovers is not None or task.point.key in left) and task.is_spent(retries)
+
+    return [one for one in known if one.state != "done" and not stays(one)]
 
 
 def _text(script: Path) -> str:

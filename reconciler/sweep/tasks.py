@@ -151,8 +151,10 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
     before: Recorded | None = None
     tags = dict[str, tuple[AttemptPaths, set[str]]]()
     for recorded, attempt in counting:
-        if recorded.recovers is None and not is_left(before, recorded.round):
-            known = {key: _forgiven(task) for key, task in known.items()}
+        tried = [key for key, task in known.items() if task.failed or task.lost]
+        if tried and recorded.recovers is None:
+            left = left_failed(state, stage, points, before, recorded.round)
+            known |= {key: replace(known[key], failed=0, lost=0) for key in tried if key not in left}
         since = counts_below(state, stage, recorded.plan)
         earlier = _before(state, stage, points, since)
         keys = all_keys if earlier is points else {point.key for point in earlier}
@@ -176,13 +178,19 @@ def _before(
     return points[: len(points) - len(points_since(state, stage.id, since))] if since else ()
 
 
-def _forgiven(task: Task) -> Task:
-    return replace(task, failed=0, lost=0) if task.failed or task.lost else task
+def left_failed(
+    state: Workflow, stage: Stage, points: Sequence[Point], before: Recorded | None, number: int
+) -> set[str]:
+    """Return the keys of the tasks that are left failed in a round, if they failed before.
 
-
-def is_left(before: Recorded | None, number: int) -> bool:
-    """Whether the tasks that failed before are left so in a round: those of the last one passed."""
-    return before is not None and 0 < before.round < number and before.action == "succeeded"
+    Those of the last round passed; those of the rounds before one from which on an amendment
+    defines the stage anew stay as they are.
+    """
+    if before is None:
+        return set()
+    passed = 0 < before.round < number and before.action == "succeeded"
+    since = None if passed else counts_below(state, stage, before.plan) or 0
+    return {point.key for point in _before(state, stage, points, since)}
 
 
 def _by_marks(

@@ -166,6 +166,7 @@ _REBINDINGS = 20
 class AmendmentQuestion:
     """What a person is asked: an amendment, its impact, and the head that both were read at."""
 
+    root: Path
     state: Workflow
     amendment: Amendment
     impact: Impact
@@ -205,10 +206,11 @@ def question_of(service: Service, id_: str) -> AmendmentQuestion:
     state = service.state()
     amendment = pending(state, id_)
     check_fits(state, amendment)
-    kept = kept_folders(service.root.path, state)
+    root, head = service.root.path, _hash_at(service, state.head)
+    kept = kept_folders(root, state)
     impact = impact_of(state, amendment, kept, utc_text(service.clock()))
-    scripts = scripts_after(service.root.path, state, amendment)
-    return AmendmentQuestion(state, amendment, impact, _hash_at(service, state.head), kept, scripts)
+    scripts = scripts_after(root, state, amendment)
+    return AmendmentQuestion(root, state, amendment, impact, head, kept, scripts)
 
 
 def kept_folders(root: Path, state: Workflow) -> dict[str, int]:

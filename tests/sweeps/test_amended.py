@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.support import Place
 from tests.rounds import first
-from tests.sweeps.support import amended, begun, sweep
+from tests.sweeps.support import amended, begun, lines, sweep
 
 GRID = {"grid": {"T": [1, 2, 3], "L": [8, 16]}}
 FEWER = {"grid": {"T": [2, 3], "L": [8, 16]}}
@@ -57,3 +57,34 @@ def test_a_task_that_fails_for_new_inputs_leaves_no_result_of_old_ones(tmp_path:
         assert place.json("run").code == 6
         assert sorted(path.name for path in (place.path / "stage-1/tasks").iterdir()) == left
         place.done("stage", "retry", "stage-1", "--fix", "The input was put right.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_an_input_that_changed_is_told_with_what_its_change_computes_anew(
+    tmp_path: Path, status: str
+) -> None:
+    """The amendment does not touch it; its tasks would count if it were as it was."""
+    made = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, "bash ../../../run.sh")
+    place = begun(tmp_path, {**made, "inputs": ["run.sh"]})
+    script = place.path / "run.sh"
+    script.write_text("[ $WFCTL_PARAM_T != 2 ]\n" if status == "failed" else "true\n")
+    was, done = script.read_text(), 1 if status == "failed" else 2
+    assert place.json("run").code == (6 if status == "failed" else 0)
+    points = 'parameters.map={"grid": {"T": [1, 2, 3]}}'
+    asked = ("--stage", "stage-1", "--reason", "Why.", "--set", points)
+    script.write_text("true # otherwise\n")
+    told = place.done("amend", "propose", "--dry-run", *asked)["impact"]
+    assert told["changed_inputs"] == {"stage-1": ["run.sh"]}
+    assert (told["tasks"]["stage-1"]["kept"], told["tasks"]["stage-1"]["computed"]) == (0, 3)
+    script.write_text(was)
+    told = place.done("amend", "propose", *asked)["impact"]
+    assert told["changed_inputs"] == {}
+    assert told["tasks"]["stage-1"]["kept"] == done
+    script.write_text("true # otherwise\n")
+    said = "run.sh: changed since the newest attempt of stage-1 read it; all its tasks are computed"
+    assert said in place.call("amend", "show", "amend-1").out
+    place.done("amend", "approve", "amend-1")
+    (tmp_path / "trace").unlink()
+    place.done("run")
+    assert lines(tmp_path / "trace") == ["T=1", "T=2", "T=3"]

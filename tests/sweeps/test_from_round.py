@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Place, write_plan
-from tests.sweeps.looped import amended, looped, plan, points_of_rounds
+from tests.sweeps.looped import amended, give, looped, plan, points_of_rounds
 from tests.sweeps.support import lines
 
 #: A criterion on the sweep's proposer, which says how often it was asked.
@@ -39,6 +39,32 @@ def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) ->
     assert sorted(one.name for one in (place.path / "run.v1/tasks").iterdir()) == ["x=2", "x=3"]
     rounds = place.done("round", "show", "walk")["rounds"]
     assert [one["counts"] for one in rounds] == [True, True, True]
+
+
+@pytest.mark.slow
+def test_a_tolerated_failure_of_an_earlier_round_is_not_computed_again(tmp_path: Path) -> None:
+    """It stays as it is, as those tasks do that passed; the same holds in the round behind it."""
+    given = plan(tmp_path, at_most=2, until=UNTIL)
+    parameters = given["stages"][0]["parameters"]
+    tried = f'echo "$WFCTL_TASK" >> {tmp_path}/tried; [ $WFCTL_PARAM_x != 50 ] || exit 1; '
+    parameters |= {"command": tried + parameters["command"], "tolerate": 0.5}
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    for number, text in enumerate(("x\n1\n", "x\n2\n", "x\n3\n"), 1):
+        give(tmp_path, number, text)
+    place.done("run")
+    for number in (2, 3):
+        words = ("--stage", "run", "--set", f"parameters.n={number}", "--from-round", "2")
+        (tmp_path / "tried").unlink()
+        told = amended(place, *words)["impact"]["tasks"]["run"]
+        assert (told["kept"], told["computed"]) == (2, 1)
+        place.done("run")
+        assert lines(tmp_path / "tried") == ["x=1"]
+        assert place.done("tasks", "run")["counts"]["failed"] == 1
+    amended(place, "--set", "rounds.walk.at_most=3")
+    place.done("run")
+    assert lines(tmp_path / "tried") == ["x=1", "x=2"]
 
 
 @pytest.mark.slow

@@ -56,6 +56,23 @@ def test_a_loop_that_goes_on_again_says_how_far_at_most(walked: Place) -> None:
 
 
 @pytest.mark.slow
+def test_a_loop_that_is_not_over_says_how_far_it_goes_by_other_limits(walked: Place) -> None:
+    """As one that goes on again does; a change that leaves it what it had says nothing."""
+    amended(walked, "--set", "rounds.walk.ask=agent", "--set", "rounds.walk.at_most=4")
+    told, text = _brings(walked, "at_most=9")
+    assert told["goes_on"] == {"rounds": 7, "tasks": 21, "core_hours": 0.525}
+    assert not told["was_over"]
+    most = "at most 7 rounds, 21 tasks, 0.525 core hours more"
+    assert f"The loop walk, in round 2, goes on: {most}" in text
+    told, _ = _brings(walked, "tasks=7")
+    assert (told["goes_on"]["rounds"], told["goes_on"]["tasks"]) == (1, 2)
+    assert "in round 2, stays there: its limits leave no" in _brings(walked, "core_hours=0.01")[1]
+    assert _brings(walked, 'until={"metric": "next.best", "below": -1}')[0] == {}
+    walked.done("round", "stop", "walk", "--reason", "Enough.")
+    assert _brings(walked, "at_most=9")[0] == {}
+
+
+@pytest.mark.slow
 def test_a_loop_that_ends_by_a_change_says_why(walked: Place) -> None:
     """In the proposal, and where the person who decides looks at it."""
     shown = amended(walked, "--set", "rounds.walk.at_most=9")
