@@ -86,7 +86,7 @@ def test_a_sweep_over_ssh_is_computed_once(
     assert workflow.succeed("logs", "run", "--task", "x=3") == "here is x=3\n"
     assert tasks(workflow, "follow")["counts"]["done"] == 5
     assert json.loads((workflow.root / "follow/tasks/x=5/g.json").read_text()) == {"f": 5}
-    assert not list((workflow.root / "run").glob(".attempts/*/left"))
+    assert not list((workflow.root / "run").glob(".attempts/*/left/run"))
     workflow.succeed("fsck", "--protocol")
 
 
