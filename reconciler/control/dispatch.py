@@ -29,6 +29,7 @@ from reconciler.files.freshness import check_results
 from reconciler.host import processes
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
+from reconciler.submission.away import results_read
 from reconciler.submission.build import (
     diagnostic_of,
     kept_diagnostic,
@@ -209,8 +210,9 @@ def prepare(
         for folder in (attempt.tasks, attempt.carried):
             shutil.rmtree(folder, ignore_errors=True)
         raise
+    told = {*needed, *results_read(given, attempt)}
     own = f"{stage.id}/{ATTEMPTS}/"
-    paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
+    paths = [path for path in forward(attempt) if path not in told and not path.startswith(own)]
     sent = digests(jobs.root, paths)
     known = {**used_by(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
     known |= {"diagnostic": diagnostic, "tasks": tasks}

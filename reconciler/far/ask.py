@@ -19,7 +19,7 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of, is_as
 from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
-from reconciler.attempt.paths import ATTEMPT, AttemptPaths
+from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.host import processes, program
 from reconciler.host import small_files as plain
@@ -370,7 +370,10 @@ def brought(
     keep(attempt)
     total, coming, stays = 0, list[tuple[str, BroughtFile]](), list[BroughtFile]()
     listed = _listed(attempt, "list_left", [left_at(attempt)])
-    known = [of for of in listed if not _is_here(attempt, of[1])]
+    # What is below the attempts is ours, and comes by itself.
+    own = f"{attempt.stage}/{ATTEMPTS}/"
+    others = (of for of in listed if not of[1].path.startswith(own))
+    known = [of for of in others if not _is_here(attempt, of[1])]
     for there, one in sorted(known, key=lambda of: (of[1].path not in attempt.logs, of[1].size)):
         total += one.size
         own = one.path.removeprefix(f"{attempt.stage}/")
@@ -388,13 +391,13 @@ def _is_here(attempt: AttemptPaths, left: BroughtFile) -> bool:
     return left.link is None and not place.is_symlink() and is_as(place, recorded)
 
 
-def bring(attempt: AttemptPaths, base: Path) -> None:
+def bring(attempt: AttemptPaths, base: Path, listing: str = "list_results") -> None:
     """Bring the results of an attempt below ``base``, each whole or not at all.
 
     May be done again after it was cut off at any point. Raises MachineUnreachable, OSError.
     """
     words = [machine.of(attempt).scratch, *traces.backward(attempt)]
-    found = _listed(attempt, "list_results", words)
+    found = _listed(attempt, listing, words)
     _fetch(attempt, base, [of for of in found if not (base / of[1].path).is_dir()])
 
 

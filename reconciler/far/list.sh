@@ -39,6 +39,9 @@ list_results() { # scratch, patterns …
     done
 }
 
+# As `list_results`; where nothing is left nothing is to come.
+list_left_results() { [ ! -d "$1" ] || list_results "$@"; }
+
 # Prints parts of files, a line each.
 send_parts() { # where they lie, then path in base64, bytes to skip and bytes to send, each …
     cd "$1" || return 1

@@ -29,6 +29,7 @@ from reconciler.submission.agreed import (
     computed_otherwise,
     differences,
 )
+from reconciler.submission.away import BEFORE
 from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
 from reconciler.submission.fields import check_fields, environment, placed
 from service.consent.scripts import changed, data_left, judging, others, scripts_of
@@ -234,7 +235,7 @@ def submitted(
 
 
 #: What a job sees of its round: its number, and the folder of what its stage left in the last.
-ROUND, BEFORE = VARIABLE, f"{VARIABLE}_BEFORE"
+ROUND = VARIABLE
 
 
 def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:

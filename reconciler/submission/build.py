@@ -25,13 +25,11 @@ from reconciler.errors import (
     UnusableSubmission,
 )
 from reconciler.submission import fields
+from reconciler.submission.away import taken_along
 from service.root.disk import is_inside, write_whole
 
 #: What DPDispatcher calls the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
-
-#: The variable that names the folder of an attempt's tasks, where its stage has a map.
-TASKS = "WFCTL_TASKS"
 
 #: Values of a remote_profile that must not stand in a file of the workflow.
 _SECRETS = ("password", "passphrase", "totp_secret")
@@ -177,10 +175,6 @@ def for_attempt(
     resources = _object(result, "resources")
     known = {**(described or {}), **given}
     place = _place(known, attempt)
-    if place.is_far and TASKS in (resources.get("envs") or {}):
-        remedy = "Run the stage where its files lie, or leave out parameters.map."
-        expected = "one of this machine's file system for a stage with a map"
-        raise UnusableSubmission("machine.context_type", expected, place.context_type, remedy)
     fields.check_directives(place.batch_type, resources)
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = {
@@ -190,7 +184,7 @@ def for_attempt(
         "prepend_script": [*guard(attempt, place), *resources.get("prepend_script", [])],
     }
     result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
-    return result, place
+    return (taken_along(result, attempt) if place.is_far else result), place
 
 
 def uses_ref(submission: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from lifecycle.sweeps.points import Point, spelled
 from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
+from reconciler.submission.away import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
 from reconciler.submission.fields import PREFIX
 from reconciler.sweep.map_points import content_of, digest_of, points_of
@@ -43,8 +44,6 @@ LIKE = "WFCTL_LIKE_FOLDER"
 _WORKER = Path(__file__).parent / "worker.sh"
 #: Folders that the workers put something into.
 _FOLDERS = ("claims", "failed", "lost", "aside")
-#: What the attempt's submission vouches for by its digest.
-_VOUCHED = ("list", "outputs", "command.sh", "verify.sh", "worker.sh")
 
 
 def assigned(
@@ -73,10 +72,11 @@ def assigned(
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
     if file is not None:
         attempt.task_points.write_bytes(file)
+    given_ = [(n, point) for n, point in enumerate(every) if point.key in todo]
+    read = {point.key: _read(root, stage, point, todo[point.key]) for _, point in given_}
     lines = (
-        f"{number}\t{point.folder}\t{_assignments(root, stage, point, todo[point.key])}\n"
-        for number, point in enumerate(every)
-        if point.key in todo
+        f"{number}\t{point.folder}\t{_assignments(point, read[point.key])}\n"
+        for number, point in given_
     )
     files = {
         "command.sh": f"{command}\n",
@@ -85,6 +85,7 @@ def assigned(
             [*map(_text, (AWAITING, USED, LIMIT)), limit_line(stage.parameters), _text(_WORKER)]
         ),
         "list": "".join(lines),
+        READ: "".join(f"{path}\n" for one in read.values() for path in one.values()),
         **({} if what.verify is None else {"verify.sh": f"{what.verify}\n"}),
     }
     for name, text in files.items():
@@ -163,15 +164,21 @@ def _if_whole(root: Path, task: Task) -> Task:
     return task if not task.is_kept or (folder.is_dir() and all(as_it_was)) else Task(task.point)
 
 
-def _assignments(root: Path, stage: Stage, point: Point, task: Task) -> str:
-    words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
-    words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
+def _read(root: Path, stage: Stage, point: Point, task: Task) -> dict[str, str]:
+    """Return the folders of results that a task reads, below the root, by their variables."""
     # The same point of another stage, where that task has passed.
     like = stage.parameters[MAP].get("like")
-    partner = root / str(like) / DONE / point.folder
-    words |= {LIKE: str(partner)} if like is not None and partner.is_dir() else {}
-    words |= {JUDGE: str(root / task.folder)} if task.to_judge else {}
-    return " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+    partner = f"{like}/{DONE}/{point.folder}"
+    found = {LIKE: partner} if like is not None and (root / partner).is_dir() else {}
+    return found | ({JUDGE: task.folder} if task.to_judge else {})
+
+
+def _assignments(point: Point, read: Mapping[str, str]) -> str:
+    words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
+    words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
+    told = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
+    told += [f'{name}="${TASKS_ROOT}"/{shlex.quote(path)}' for name, path in read.items()]
+    return " ".join(told)
 
 
 def _sending(
@@ -181,7 +188,7 @@ def _sending(
     (task,) = result["task_list"]
     own = [f"{attempt.stage}/{path}" for path in task.get("forward_files") or []]
     result["forward_common_files"] = [*result.get("forward_common_files", []), *own]
-    files = [name for name in _VOUCHED if (attempt.tasks / name).exists()]
+    files = [name for name in VOUCHED if (attempt.tasks / name).exists()]
     digests_ = (sha256((attempt.tasks / name).read_bytes()).hexdigest() for name in files)
     sums = "\n".join(f"{digest}  {name}" for digest, name in zip(digests_, files, strict=True))
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
@@ -192,7 +199,8 @@ def _sending(
     ]
     resources = result["resources"]
     places = {
-        "WFCTL_TASKS": str(attempt.tasks),
+        TASKS: str(attempt.tasks),
+        TASKS_ROOT: str(attempt.root),
         "WFCTL_TASKS_TO": str(attempt.stage_folder / DONE),
         "WFCTL_TASKS_ORIGIN": origin,
     }

@@ -28,6 +28,7 @@ from reconciler.records import traces
 from reconciler.records.numbers import measured
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table
+from reconciler.sweep.bringing import bring_tasks
 from reconciler.sweep.map_points import digest_of, rounds_of
 from reconciler.sweep.tasks import (
     Task,
@@ -242,6 +243,7 @@ def close(
 
     What outlived its shells ended by itself, unless the attempt was ``stopped``.
     """
+    bring_tasks(attempt)
     if not stopped:
         _settle(attempt, sweep_of(stage.parameters).outputs)
     state = state.draft()

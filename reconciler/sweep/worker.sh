@@ -2,11 +2,13 @@
 # Runs tasks of a sweep, one after another, until none is left that nobody has claimed. It works in
 # the scratch copy of the stage's folder. $1: its number. A task's failure is written down and is
 # never its own: it exits 0. WFCTL_TASKS is the folder of the attempt's tasks, WFCTL_TASKS_TO where
-# the folders of tasks that are done go. $2: where its job keeps its records. With a number, a folder
+# the folders of tasks that are done go, WFCTL_TASKS_BACK where all else that is to come back
+# from another machine goes. $2: where its job keeps its records. With a number, a folder
 # and assignments behind them it ends that task alone, whose command outlived its shells.
 set -uC
 unset WFCTL_JUDGE
-journal=$WFCTL_TASKS/journal.$1
+back=${WFCTL_TASKS_BACK:-$WFCTL_TASKS}
+journal=$back/journal.$1
 
 # A fork for each would take longer than many a task.
 claim() { { : > "$WFCTL_TASKS/claims/$1"; } 2> /dev/null; }
@@ -30,7 +32,7 @@ task() ( # number, folder, assignments, where its job keeps its records
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
     if [ "${WFCTL_JUDGE:-}" ]; then # it was computed, and the verdict on it is another now
-        cp -aT --reflink=auto "$WFCTL_JUDGE" .
+        [ "$WFCTL_JUDGE" -ef . ] || cp -aT --reflink=auto "$WFCTL_JUDGE" .
         code=$?
     else
         wfctl_watch "$WFCTL_TASKS/claims/$1"
@@ -84,7 +86,7 @@ ended() { # number, folder, exit code
         mv -T --backup=numbered "$WFCTL_TASKS_TO/$2" "$WFCTL_TASKS/aside/$2"
     case $state in
     done) place "tasks/$2" "$WFCTL_TASKS_TO/$2" ;;
-    *) place "tasks/$2" "$WFCTL_TASKS/$state/$2" ;;
+    *) place "tasks/$2" "$back/$state/$2" ;;
     esac || { state=lost why="its folder could not be put in place"; }
     printf 'e\t%s\t%s\t%s\t%s\t%s\n' "$1" "$state" "$code" "$EPOCHREALTIME" "$why" >> "$journal"
 }
@@ -96,7 +98,7 @@ if [ "$#" -gt 2 ]; then
 fi
 printf 'j\t%s\n' "${2##*/job-}" >> "$journal"
 while IFS=$'\t' read -r number folder assignments <&7; do
-    [ ! -e "$WFCTL_TASKS/../stopped" ] || break
+    [ ! -e "${2%/*}/stopped" ] || break
     claim "$number" || continue
     printf 's\t%s\t%s\n' "$number" "$EPOCHREALTIME" >> "$journal"
     task "$number" "$folder" "$assignments" "$2" 7<&-

@@ -156,7 +156,13 @@ def write_machine(workflow: Workflow, machine: Mapping[str, Any]) -> str:
     return str(path)
 
 
-def init(workflow: Workflow, machine: str, *stages: Mapping[str, Any], **resources: Any) -> None:
+def init(
+    workflow: Workflow,
+    machine: str,
+    *stages: Mapping[str, Any],
+    rounds: Mapping[str, Any] | None = None,
+    **resources: Any,
+) -> None:
     """Make a workflow whose stages run on the machine of a file."""
     profile = {
         "type": "remote",
@@ -170,6 +176,7 @@ def init(workflow: Workflow, machine: str, *stages: Mapping[str, Any], **resourc
         "default_backend": "far",
         "backend_profiles": {"far": profile},
         "stages": stages,
+        **({} if rounds is None else {"rounds": rounds}),
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
     workflow.succeed("init", "plan.json", "--consent", "trust")

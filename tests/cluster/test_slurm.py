@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ ONCE = ["w-far/stage-1/att-0001"]
 TWICE = [*ONCE, "w-far/stage-1/att-0002"]
 
 
-def prepared(workflow: Workflow, command: str, **resources: object) -> Workflow:
+def prepared(workflow: Workflow, command: str, **resources: Any) -> Workflow:
     """Make a workflow of one stage on Slurm."""
     init(workflow, write_machine(workflow, HERE), traced(workflow, command), **resources)
     return workflow

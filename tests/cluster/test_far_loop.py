@@ -1,0 +1,156 @@
+"""Sweeps and loops on a machine that is reached over SSH: points go there, results come back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.support import PROMPT, Sshd, init, let_go, write_machine
+from tests.cluster.test_ssh import machine
+from tests.crash.placing import strike as strike_there
+from tests.crash.support import PATIENCE, Workflow, ending, until
+from tests.crash.victims import Victim, strike
+from tests.rounds import first
+
+pytestmark = pytest.mark.slow
+
+#: What the next round computes: one more than all points so far, by what lies on the far side.
+_NEXT = (
+    'case "$WFCTL_ROOT" in {far}/*) ;; *) exit 7 ;; esac; '
+    'n=$(grep -c ,done "$WFCTL_INPUT_1"); printf "x\\n%s\\n%s\\n" "$n" $((n + 1)) > next.csv; '
+    '{{ cat "${{WFCTL_ROUND_BEFORE:-/dev}}/next.csv" || echo first; }} > before.csv; '
+    'echo "{{\\"rounds\\": $WFCTL_ROUND}}" > best.json'
+)
+
+
+def sweep(workflow: Workflow, command: str, points: int) -> dict[str, Any]:
+    """Return a sweep each task of which leaves its key in the trace at its end."""
+    trace = workflow.root.parent / "ends"
+    told = f'echo "{{\\"f\\": $WFCTL_PARAM_x}}" > f.json; echo "$WFCTL_TASK" >> "{trace}"'
+    return {
+        "id": "run",
+        "name": "Run",
+        "outputs": ["run/tasks.csv"],
+        "parameters": {
+            "command": f"{command}; {told}",
+            "map": {"points": [{"x": n} for n in range(points)]},
+            "task_outputs": ["f.json"],
+            "metrics": {"f": {"at": "f.json#/f", "better": "lower"}},
+            "at_once": 2,
+        },
+    }
+
+
+def ends(workflow: Workflow) -> list[str]:
+    """Return the tasks that came to their end, as often as they did."""
+    trace = workflow.root.parent / "ends"
+    return sorted(trace.read_text().split()) if trace.exists() else []
+
+
+def tasks(workflow: Workflow, stage: str) -> dict[str, Any]:
+    """Return what is told of the tasks of a stage."""
+    told: dict[str, Any] = json.loads(workflow.succeed("-o", "json", "tasks", stage, "-n", "0"))
+    return dict(told["data"])
+
+
+@pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
+def test_a_sweep_over_ssh_is_computed_once(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """Its points go there, and folders, table, numbers and logs of its tasks come back."""
+    given = sweep(workflow, 'echo "here is $WFCTL_TASK"; [ "$WFCTL_PARAM_x" != 3 ] || exit 4', 6)
+    given["parameters"] |= {"tolerate": 0.2}
+    del given["parameters"]["metrics"]
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    follow: dict[str, Any] = {
+        "id": "follow",
+        "name": "Follow",
+        "depends_on": ["run"],
+        "inputs": ["run/tasks.csv"],
+        "outputs": ["follow/tasks.csv"],
+        "parameters": {
+            "command": 'cat "${WFCTL_LIKE_FOLDER:-/dev}/f.json" > g.json',
+            "map": {"like": "run"},
+            "task_outputs": ["g.json"],
+            "tolerate": 0.2,
+        },
+    }
+    init(workflow, path, given, follow)
+    workflow.succeed("run")
+    assert ends(workflow) == [f"x={n}" for n in (0, 1, 2, 4, 5)]
+    told = tasks(workflow, "run")
+    assert (told["counts"]["done"], told["counts"]["failed"]) == (5, 1)
+    assert workflow.succeed("logs", "run", "--task", "x=3") == "here is x=3\n"
+    assert tasks(workflow, "follow")["counts"]["done"] == 5
+    assert json.loads((workflow.root / "follow/tasks/x=5/g.json").read_text()) == {"f": 5}
+    assert not list((workflow.root / "run").glob(".attempts/*/left/run"))
+    workflow.succeed("fsck", "--protocol")
+
+
+def loop(workflow: Workflow, far: Path) -> list[dict[str, Any]]:
+    """Return a sweep that waits in its second round, and its proposer."""
+    go = workflow.root / "go"
+    holds = f'while [ "$WFCTL_PARAM_x" = 4 ] && [ ! -e "{go}" ]; do sleep 0.1; done'
+    begins = f'echo "$WFCTL_TASK" >> "{workflow.root.parent}/begins"'
+    following = {
+        "id": "next",
+        "name": "Next",
+        "depends_on": ["run"],
+        "inputs": ["run/tasks.csv"],
+        "outputs": ["next/next.csv", "next/best.json", "next/before.csv"],
+        "parameters": {
+            "command": _NEXT.format(far=far),
+            "metrics": {"rounds": "best.json#/rounds"},
+        },
+    }
+    return [sweep(workflow, f"{begins}; {holds}", 3), following]
+
+
+LOOP = {
+    "stages": ["run", "next"],
+    "points": "run",
+    "ask": "next/next.csv",
+    "each": 2,
+    "at_most": 9,
+    "until": {"metric": "next.rounds", "above": 1.5},
+    "within": {"x": {"from": 0, "to": 9, "step": 1}},
+}
+
+
+def begun(workflow: Workflow) -> list[str]:
+    """Return the tasks that have begun, as often as they have."""
+    trace = workflow.root.parent / "begins"
+    return trace.read_text().split() if trace.exists() else []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+def test_a_loop_over_ssh_is_killed_and_computes_each_point_once(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """All here die, then the job there: what it has done comes, and what was cut runs again."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "work", batch_type))
+    init(workflow, path, *loop(workflow, tmp_path / "work"), rounds={"walk": LOOP})
+    with ending(workflow.start("run")) as run:
+        until(lambda: run.poll() is not None or "x=4" in begun(workflow))
+        until(lambda: run.poll() is not None or "x=3" in ends(workflow))
+        assert run.poll() is None, workflow.call("status").stdout
+        strike(workflow, Victim.MONITOR)
+        strike(workflow, Victim.ORCHESTRATOR)
+        run.wait(PATIENCE)
+    strike_there(workflow, Victim.JOB)
+    let_go(workflow)
+    with ending(workflow.start("run", **PROMPT)) as run:
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    assert begun(workflow).count("x=4") == 2
+    assert ends(workflow) == [f"x={n}" for n in range(5)]
+    told = tasks(workflow, "run")
+    assert told["counts"]["done"] == 5
+    [shown] = json.loads(workflow.succeed("-o", "json", "round", "list"))["data"]
+    assert shown["round"] == 2
+    assert (workflow.root / "next/before.csv").read_text() == "x\n3\n4\n"
+    workflow.succeed("fsck", "--protocol")
+    workflow.succeed("replay", "--check")
