@@ -81,10 +81,10 @@ _LESS = {"LESS": "FRX"}
 
 
 @contextmanager
-def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
+def paged(output: Output) -> Iterator[None]:
     """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
     command: list[str] = []
-    if wanted and output.is_text and sys.stdout.isatty():
+    if output.is_text and sys.stdout.isatty():
         line = os.environ.get("PAGER", "less")
         try:
             command = shlex.split(line)
