@@ -8,17 +8,13 @@ ToolCallError
 
 from __future__ import annotations
 
-from typing import Any
+from wording import Coded
 
 
-class ToolCallError(Exception):
+class ToolCallError(Coded):
     """A call that no command is made of; ``code`` is stable."""
 
     code = "tool_call"
-
-    def __init__(self, message: str, **data: Any) -> None:
-        super().__init__(message)
-        self.data = data
 
 
 class WrongArguments(ToolCallError):

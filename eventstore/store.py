@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from eventstore.chain import START, Link, Schema, canonical
 from eventstore.errors import (
     CommandConflict,
+    ForeignRule,
     InvalidData,
     StoreDamaged,
     StoreUnreachable,
@@ -131,6 +132,12 @@ def require_version(stream: str, expected: int | Expected, found: int) -> None:
     if not is_met(expected, found):
         demand = expected if isinstance(expected, int) else expected.value
         raise WrongExpectedVersion(stream, demand, found)
+
+
+def require_own_rules(foreign: Iterator[str], place: Path | str) -> None:
+    """Refuse to write where somebody else's rule would decide what is kept. Raises ForeignRule."""
+    for found in foreign:
+        raise ForeignRule(place, found)
 
 
 def require_same(claim: Claim, known: Claimed, stream: str | None = None) -> None:

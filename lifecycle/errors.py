@@ -338,10 +338,11 @@ class NeedsConsent(LifecycleError):
     code = "needs_consent"
 
 
-def undecided(type_: str, way: str) -> NeedsConsent:
+def undecided(type_: str, way: str, **data: str) -> NeedsConsent:
     """Return the refusal of a person's decision that comes without a proof of consent."""
     return NeedsConsent(
         f"{type_} is a person's decision and takes a proof of consent, which `append` never does; "
         f"`{way}` asks for it.",
         type=type_,
+        **data,
     )

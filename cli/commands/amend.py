@@ -10,7 +10,7 @@ import typer
 from cli.frame import impact as words
 from cli.frame import proposal
 from cli.frame.consent import PersonConsent, consenter_of
-from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Writes, argument, option
+from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Why, Writes, argument, option
 from cli.frame.workspace import engine, writing
 from cli.frame.writes import events_of, foreseen, tell, write
 from cli.terminal.output import Output, print_statement, say
@@ -58,7 +58,7 @@ def propose(
     stage: Stages = None,
     sets: Texts = option("--set", "PATH=VALUE", "A new value."),
     unset: Texts = option("PATH", "A key to take away."),
-    reason: Text = option("TEXT", "Why."),
+    reason: Why = None,
     description: Text = option("TEXT", "What, if the change does not say it."),
     insert: Text = option("JSON|@FILE", "Definition of a stage to insert."),
     place: int | None = option("N", "Its place in the array, 0 is first.", min=0),
@@ -342,10 +342,7 @@ def rerun(
             reason=reason or _reason_for(jobs.service.root, state, named),
         )
         proposed = jobs.service.handle(command, options=options)
-        if options.dry_run:
-            tell_proposals(jobs, output, proposed, options)
-            return
-        decide(jobs, output, proposed, consenter)
+        decide(jobs, output, proposed, consenter, options)
 
 
 def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: bool) -> list[str]:
@@ -371,8 +368,13 @@ def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
     return "; ".join(why)[:_REASON]
 
 
-def decide(jobs: Jobs, output: Output, proposed: Outcome, consenter: PersonConsent) -> None:
+def decide(
+    jobs: Jobs, output: Output, proposed: Outcome, consenter: PersonConsent, options: WriteOptions
+) -> None:
     """Ask for consent to what was proposed, unless it is decided already, or within a mandate."""
+    if options.dry_run:
+        tell_proposals(jobs, output, proposed, options)
+        return
     named = (e.data for e in proposed.events if e.type == "amendment.proposed")
     id_ = next(str(data["amendment"]) for data in named)
     options = WriteOptions()

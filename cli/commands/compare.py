@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import FINDINGS, File, KnownAt, Text, argument, moment, option
+from cli.frame.options import FINDINGS, File, KnownAt, Machine, Text, argument, moment, option
 from cli.frame.workspace import Reading, reading, reading_of, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output, compact
@@ -273,7 +273,7 @@ def diff(
     second: Text = argument("[B]", "A later one; else now."),
     root_b: File = option("DIR", "Another workflow, seen at B."),
     field: Text = option("FIELD", "Only this, such as stage-2.parameters."),
-    machine: Text = option("ID", "Of a phase machine."),
+    machine: Machine = None,
     known_at: KnownAt = None,
 ) -> None:
     """What differs between two moments, or two workflows, field by field (exit 7 if anything)."""

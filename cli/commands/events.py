@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.frame import selection as chosen
-from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argument, option
+from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Machine, Text, Texts, argument, option
 from cli.frame.workspace import Reading, entry, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from eventstore.event import RecordedEvent
@@ -185,7 +185,7 @@ def log(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Text = option("ID", "Of a phase machine."),
+    machine: Machine = None,
     pager: bool = option("--pager/--no-pager", "Page on a terminal, by $PAGER.", default=True),
 ) -> None:
     """The history, for people; with --actor only what one actor did."""

@@ -13,7 +13,7 @@ import typer
 
 from cli.frame.beginning import agreed
 from cli.frame.impact import begun_with, with_pins
-from cli.frame.options import AgreeingKey, File, Text, Writes, argument, option
+from cli.frame.options import AgreeingKey, File, Text, Why, Writes, argument, option
 from cli.frame.workspace import create, engine, reading_of, settings_of, tell_of_password
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
@@ -313,11 +313,11 @@ def apply(
     context: typer.Context,
     options: Writes,
     plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
-    reason: Text = option("TEXT", "Why."),
+    reason: Why = None,
     key: AgreeingKey = None,
 ) -> None:
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
-    from cli.commands.amend import decide, tell_proposals
+    from cli.commands.amend import decide
     from cli.frame.consent import consenter_of
     from service.documents.plan_file import read_plan
 
@@ -337,7 +337,4 @@ def apply(
             if not reason:
                 raise InvalidOption("a changed plan says why: give --reason TEXT")
             proposed = service.handle(command, options=options)
-        if options.dry_run:
-            tell_proposals(jobs, output, proposed, options)
-            return
-        decide(jobs, output, proposed, consenter)
+        decide(jobs, output, proposed, consenter, options)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import AgreeingKey, AsOf, Text, Writes, argument, option
+from cli.frame.options import AgreeingKey, AsOf, Why, Writes, argument
 from cli.frame.workspace import reading
 from projections.words.mandates import standings
 
@@ -30,7 +30,7 @@ def grant(
     options: Writes,
     name: Name,
     source: Annotated[str, argument("FILE", "The mandate: JSON, YAML or TOML; - is stdin.")],
-    reason: Text = option("TEXT", "Why."),
+    reason: Why = None,
     key: AgreeingKey = None,
 ) -> None:
     """Allow something beforehand, or within other bounds than before, as a person."""
@@ -40,11 +40,7 @@ def grant(
 
 
 def revoke(
-    context: typer.Context,
-    options: Writes,
-    name: Name,
-    reason: Text = option("TEXT", "Why."),
-    key: AgreeingKey = None,
+    context: typer.Context, options: Writes, name: Name, reason: Why = None, key: AgreeingKey = None
 ) -> None:
     """Take a mandate back, as a person: nothing more takes effect or starts by it."""
     _decided(context, options, name, {}, reason, key)
@@ -59,7 +55,7 @@ def _decided(
     key: Any,
 ) -> None:
     """Propose the change of a mandate, and ask the person at once."""
-    from cli.commands.amend import decide, tell_proposals
+    from cli.commands.amend import decide
     from cli.frame.consent import consenter_of
     from cli.frame.workspace import engine
     from lifecycle.payload import models as p
@@ -76,7 +72,4 @@ def _decided(
             changes={MANDATES: {name: leaf}},
         )
         proposed = service.handle(command, options=options)
-        if options.dry_run:
-            tell_proposals(jobs, output, proposed, options)
-            return
-        decide(jobs, output, proposed, consenter)
+        decide(jobs, output, proposed, consenter, options)

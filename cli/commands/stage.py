@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from cli.frame.deciding import Key, Overrule, claims_of, overruling_of
-from cli.frame.options import FINDINGS, AsOf, Stage, Text, Writes, argument, option
+from cli.frame.options import FINDINGS, AsOf, Stage, Text, Why, Writes, argument, option
 from cli.frame.workspace import engine, newest_attempt, reading
 from cli.frame.writes import claim, issue, tell, through, write
 from cli.terminal.output import Output
@@ -138,9 +138,7 @@ def fail(
     through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, kind))
 
 
-def cancel(
-    context: typer.Context, options: Writes, stage: Stage, reason: Text = option("TEXT", "Why.")
-) -> None:
+def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = None) -> None:
     """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
     from reconciler.control.stopping import fail_and_stop
 

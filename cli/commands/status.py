@@ -30,7 +30,7 @@ from projections.words.amendments import held
 from projections.words.answers import answers
 from projections.words.came_about import decisions, line_of, missing
 from projections.words.mandates import standings
-from projections.words.text import utc_seconds
+from projections.words.text import clipped, utc_seconds
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
 from service.files.inspection import kept
@@ -180,7 +180,9 @@ def _text(
     told: dict[str, dict[str, int]],
     seen: Seen | None,
 ) -> str:
-    found = [_clip(str(one)) for one in answers(state, seen) if state.is_finished or one.number]
+    found = [
+        clipped(str(one), _WIDE) for one in answers(state, seen) if state.is_finished or one.number
+    ]
     lines = [output.style(one, "1") for one in _few(found, 3)] if state.is_finished else []
     lines += [
         (
@@ -188,16 +190,16 @@ def _text(
             f"plan version {state.version}, log version {state.head}"
         )
     ]
-    lines += [_clip(state.purpose)] if state.purpose else []
+    lines += [clipped(state.purpose, _WIDE)] if state.purpose else []
     lines += _stages(state, output, told, seen.gone if seen is not None else {})
     lines += [] if state.is_finished else _few((f"so far: {one}" for one in found), 3)
     agreed = (f"{', '.join(_few(ids, 4))} {how}" for how, ids in decisions(state).items())
     lines += _few((f"decided: {one}" for one in agreed), 2)
-    lines += _few((f"loop {_clip(str(one))}" for one in _loops(state)), 3)
-    lines += _few((f"mandate {_clip(str(one))}" for one in standings(state)), 3)
+    lines += _few((f"loop {clipped(str(one), _WIDE)}" for one in _loops(state)), 3)
+    lines += _few((f"mandate {clipped(str(one), _WIDE)}" for one in standings(state)), 3)
     waiting = waits(state, seen)
     lines += ["waits for a person:"] if waiting else []
-    lines += _few((f"  {_clip(str(one))}" for one in waiting), 4)
+    lines += _few((f"  {clipped(str(one), _WIDE)}" for one in waiting), 4)
     lines += _few((f"warning: {notice}" for notice in notices), 4)
     lines += _few((f"next: {action}" for action in output.next_actions(state, seen)), 4)
     return "\n".join(lines)
@@ -243,11 +245,6 @@ def _stages(
         line = f"  {stage.id:<{max(width, 9)}} {stage.name[:40]:<{wide}}  {status} {note}"
         lines.append(" ".join(line.splitlines()).rstrip())
     return [*head, *lines, *([f"  and {more} more of these"] if more > 0 else [])]
-
-
-def _clip(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
 def _note(

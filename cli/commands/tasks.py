@@ -24,7 +24,7 @@ from lifecycle.state.workflow import Stage as StageState
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.words.metrics import metrics_of
 from projections.words.answers import told_all
-from projections.words.text import age, told_used, utc_seconds
+from projections.words.text import age, clipped, told_used, utc_seconds
 from service.errors import InvalidOption, NotFound
 from service.reading.moment import Moment
 
@@ -359,11 +359,11 @@ def _page(
 ) -> Iterator[str]:
     from projections.screens.next_actions import leading_on
 
-    yield output.style(f"{stage.id}: {_clip(stage.name)}", "1") + f"  {stage.status.value}"
-    yield f"of {state.id}" + (f": {_clip(state.purpose)}" if state.purpose else "")
+    yield output.style(f"{stage.id}: {clipped(stage.name, _WIDE)}", "1") + f"  {stage.status.value}"
+    yield f"of {state.id}" + (f": {clipped(state.purpose, _WIDE)}" if state.purpose else "")
     for name, values in _fields(state, stage):
         # The first of several lines has the field's name.
-        for place, value in enumerate([_clip(str(value)) for value in values if value]):
+        for place, value in enumerate([clipped(str(value), _WIDE) for value in values if value]):
             yield f"  {'' if place else name:<9} {value}"
     yield from _attempts(output, stage)
     for id_, fields in otherwise.get("launched_otherwise", {}).items():
@@ -395,11 +395,6 @@ def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]
     yield "left", stage.left_in_place
 
 
-def _clip(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
-
-
 def _numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
     """Yield the numbers of an attempt, if they are not those of the stage."""
     if attempt.metrics != stage.metrics:
@@ -420,9 +415,9 @@ def _given(attempt: Attempt, before: Attempt) -> Iterator[str]:
     from projections.words.came_about import changes, told_code
 
     if attempt.code is not None:
-        yield f"    commit {_clip(told_code(attempt.code))}"
+        yield f"    commit {clipped(told_code(attempt.code), _WIDE)}"
     for change in changes(attempt.environment, before.environment, before.id):
-        yield f"    environment: {_clip(change)}"
+        yield f"    environment: {clipped(change, _WIDE)}"
 
 
 def _attempts(output: Output, stage: StageState) -> Iterator[str]:
@@ -441,5 +436,5 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
             folder = one.submission.rpartition("/")[0]
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
         if one.verdict:
-            yield f"    {one.verdict}: {_clip(one.reason or '')}"
+            yield f"    {one.verdict}: {clipped(one.reason or '', _WIDE)}"
         yield from _given(one, stage.attempts[max(place - 1, 0)])

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import AsOf, Brief, Text, argument, option
+from cli.frame.options import AsOf, Brief, Machine, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, table
@@ -49,7 +49,7 @@ def why(
     context: typer.Context,
     stage: OfStage = None,
     task: Text = option("KEY", "Of one task: where its point comes from, and who agreed to it."),
-    machine: Text = option("ID", "Of a phase machine."),
+    machine: Machine = None,
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
@@ -252,7 +252,7 @@ _BLAME_SCREEN = 18
 def blame(
     context: typer.Context,
     field: Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")],
-    machine: Text = option("ID", "Of a phase machine."),
+    machine: Machine = None,
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:

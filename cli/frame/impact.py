@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lifecycle.rules.impact import Foresight, Impact, foresee
 from lifecycle.words.mandates import counted
 from projections.words.amendments import changes, where
-from projections.words.text import spelled
+from projections.words.text import spelled, told_span
 from service.writing.amendments import AmendmentQuestion
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def foreseen(sight: Foresight) -> list[str]:
         lines.append(f"Blocked for good: {', '.join(sight.blocked)}")
     if sight.again:
         took = [
-            stage if seconds is None else f"{stage} (took {lasting(seconds)})"
+            stage if seconds is None else f"{stage} (took {told_span(seconds)})"
             for stage, seconds in sight.again
         ]
         lines.append(f"Computed again: {', '.join(took)}")
@@ -69,7 +69,7 @@ def foreseen(sight: Foresight) -> list[str]:
         since = f"changed since the newest attempt of {stage} read it"
         lines.append(f"{', '.join(paths)}: {since}; all its tasks are computed anew")
     for one in sight.tasks:
-        some = f" (some {lasting(one.seconds)})" if one.seconds else ""
+        some = f" (some {told_span(one.seconds)})" if one.seconds else ""
         judged = f"{one.judged:,} are judged again, " if one.judged else ""
         lines.append(
             f"Tasks of {one.stage}: {one.kept:,} stay as they are, {judged}{one.computed:,} are "
@@ -96,16 +96,6 @@ def _of_loop(ahead: LoopAhead) -> Iterator[str]:
         yield f"The loop {ahead.loop}: the numbers of {of_all} count no longer"
 
 
-def lasting(seconds: float) -> str:
-    """Return a time in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def named(ids: Sequence[str]) -> str:
     """Return ids in a line; of many the first and their number."""
     return ", ".join(ids) if len(ids) <= 10 else f"{', '.join(ids[:8])} and {len(ids) - 8} more"
@@ -123,7 +113,7 @@ def consequences(impact: Impact) -> list[str]:
         said.append(f"lets {stage} ({attempt}) go on, and judges it by the new verdict")
     said += [f"keeps {stage}/ as {folder}/" for stage, folder in impact.kept.items()]
     if impact.seconds:
-        said.append(f"throws away {lasting(sum(impact.seconds.values()))} of computing")
+        said.append(f"throws away {told_span(sum(impact.seconds.values()))} of computing")
     return said or ["no result is affected"]
 
 

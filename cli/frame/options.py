@@ -43,6 +43,8 @@ Texts = list[str] | None
 File = Path | None
 
 Stage = Annotated[str, argument("STAGE", "Id of the stage, such as stage-2.")]
+Why = Annotated[Text, option("--reason", "TEXT", "Why.")]
+Machine = Annotated[Text, option("--machine", "ID", "Of a phase machine.")]
 AgreeingKey = Annotated[
     Path | None, option("--key", "FILE", "Agree with this SSH key (or its .pub).")
 ]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cli.settings import Format
 from cli.terminal.output import Output, harmless
-from projections.words.text import inert, shown
+from projections.words.text import clipped, inert, shown
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 
@@ -63,7 +63,9 @@ def table(output: Output, records: Sequence[Record], columns: Sequence[TableColu
     """Return the records as aligned text under a head; ``(none)`` where there is no record."""
     if not records:
         return "(none)"
-    rows = [[_cell(column.text(record), column.width) for column in columns] for record in records]
+    rows = [
+        [clipped(column.text(record), column.width) for column in columns] for record in records
+    ]
     heads = [column.head for column in columns]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
     head = output.style(_line(heads, widths), "1")
@@ -74,20 +76,15 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _cell(text: str, width: int) -> str:
-    line = " ".join(text.split())
-    return line if not width or len(line) <= width else f"{line[: width - 1]}…"
-
-
 #: Leave at once where all fits on the screen, keep colours, keep what was shown.
 _LESS = {"LESS": "FRX"}
 
 
 @contextmanager
-def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
+def paged(output: Output) -> Iterator[None]:
     """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
     command: list[str] = []
-    if wanted and output.is_text and sys.stdout.isatty():
+    if output.is_text and sys.stdout.isatty():
         line = os.environ.get("PAGER", "less")
         try:
             command = shlex.split(line)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from eventstore.errors import (
     DatabaseMissing,
     EventStoreError,
-    ForeignRule,
     InvalidData,
     NewerDatabase,
     NotOurs,
@@ -75,14 +74,15 @@ def _is_lost(error: psycopg.Error) -> bool:
     return said_nothing or severity in ("FATAL", "PANIC")
 
 
-def _reason(error: psycopg.Error) -> str:
+def reason_of(error: psycopg.Error) -> str:
+    """What the database says of an error, on one line."""
     return str(error).strip().partition("\n")[0]
 
 
 def meaning(error: psycopg.Error, address: str, wait: float) -> EventStoreError:
     """Our error for one of the driver's; a wrong use of the driver is raised as it is."""
     place = public(address)
-    reason = _reason(error)
+    reason = reason_of(error)
     if isinstance(error, _UNFINISHED):
         return StoreBusy(wait)
     if isinstance(error, _UNWRITABLE):
@@ -192,7 +192,7 @@ class ServerConnection:
         except psycopg.Error as error:
             if _is_lost(error):
                 self._connection.close()
-                raise StoreUnreachable(public(self.address), _reason(error)) from error
+                raise StoreUnreachable(public(self.address), reason_of(error)) from error
             raise meaning(error, self.address, self.wait) from error
         finally:
             self._end_transaction()
@@ -262,10 +262,3 @@ def foreign_rules(fetch: Fetch) -> Iterator[str]:
     for kind, table, name, type_, body in fetch(_ASKED):
         if (table, name, type_, " ".join(body.split())) not in _TRIGGERS:
             yield f"the {kind} {name!r:.80} on the table {table}"
-
-
-def require_own_rules(fetch: Fetch, address: str) -> None:
-    """Refuse to write where somebody else's rule would decide what is kept. Raises ForeignRule."""
-    found = next(foreign_rules(fetch), None)
-    if found is not None:
-        raise ForeignRule(address, found)

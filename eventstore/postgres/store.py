@@ -18,7 +18,7 @@ from eventstore.errors import (
 )
 from eventstore.event import Clock, NewEvent
 from eventstore.intake import in_the_way, unpacked
-from eventstore.postgres.connection import ServerConnection, foreign_rules, require_own_rules
+from eventstore.postgres.connection import ServerConnection, foreign_rules
 from eventstore.postgres.driver import psycopg
 from eventstore.private import public
 from eventstore.sql import CLAIMED, EVENT, Statements
@@ -29,6 +29,7 @@ from eventstore.store import (
     Claimed,
     EventStore,
     Expected,
+    require_own_rules,
     require_same,
     require_version,
 )
@@ -296,7 +297,7 @@ class PostgresStore(EventStore):
         if self._read_only or self._closed:
             raise StoreClosed("closed" if self._closed else "open for reading only")
         if not self._rules_are_ours:
-            require_own_rules(self._fetch, self.address)
+            require_own_rules(self._foreign_rules(), self.address)
             self._rules_are_ours = True
 
     def _append(

@@ -30,14 +30,14 @@ from eventstore.sql import EVENT, Statements
 from eventstore.sqlite.queue import (
     Tip,
     WriterLock,
+    foreign_rules,
     is_network,
     kind_of,
     locks_exclude,
-    require_own_rules,
     tip_of,
     turn_of,
 )
-from eventstore.store import Claimed
+from eventstore.store import Claimed, require_own_rules
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
 # Failures to write and to grow a file: on a full disk the shared memory is the first to feel it.
@@ -296,7 +296,7 @@ class Writer:
         try:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
-            require_own_rules(self.connection, path)
+            require_own_rules(foreign_rules(self.connection), path)
             if journal.mode == "truncate" and not locks_exclude(turn_of(path)):
                 raise LocksUnreliable(turn_of(path), kind_of(path))
             self.lock = WriterLock(path)

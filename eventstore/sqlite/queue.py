@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventstore.chain import START, ZERO, Link
-from eventstore.errors import ForeignRule, StoreBusy, StoreUnwritable
+from eventstore.errors import StoreBusy, StoreUnwritable
 from eventstore.event import TRIGGERS
 from eventstore.private import granted, open_lock
 from eventstore.store import Expected, is_met
@@ -198,13 +198,6 @@ def foreign_rules(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"the trigger {name!r:.80}"
         elif kind != "trigger" and _CLAUSE.search(str(sql)):
             yield f"a rule of its own in the {kind} {name!r:.80}"
-
-
-def require_own_rules(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse to write where somebody else's rule would decide what is kept. Raises ForeignRule."""
-    found = next(foreign_rules(connection), None)
-    if found is not None:
-        raise ForeignRule(path, found)
 
 
 MOUNTS = Path("/proc/self/mountinfo")

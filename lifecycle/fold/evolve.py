@@ -306,7 +306,7 @@ def _adopted(draft: Workflow, event: Event) -> None:
         _take_over(draft, change)
     rest = event.data.get("rest")
     if not rest:
-        _close(draft, event)
+        close_drift(draft, event)
         return
     for drift in draft.drifts:
         if drift.version == event.data["detected"]:
@@ -319,12 +319,13 @@ def _is_among(name: str, rest: list[str]) -> bool:
     return any(f"{a}.".startswith(f"{b}.") for one in rest for a, b in ((one, name), (name, one)))
 
 
-def _close(draft: Workflow, event: Event) -> None:
-    draft.edits = with_decision(draft.edits, event)
+def close_drift(draft: Any, event: Event) -> None:
+    """Take a drift of a workflow or a machine for decided, by adoption or by reversal."""
+    draft.edits = _with_decision(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 
-def with_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
+def _with_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
     """Return the hand edits that were decided with one more; the same decision again is one."""
     data, how = event.data, event.type.removeprefix("drift.")
     policy = (data.get("proof") or {}).get("policy")
@@ -479,7 +480,7 @@ _APPLY: dict[str, Apply] = {
     "amendment.rejected": reject,
     "drift.detected": _detected,
     "drift.adopted": _adopted,
-    "drift.reverted": _close,
+    "drift.reverted": close_drift,
     "session.started": _session_started,
     "session.ended": _session_ended,
     "cost.charged": _charged,

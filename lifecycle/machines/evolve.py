@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import SET_ASIDE, Event, fold_in
-from lifecycle.fold.evolve import with_decision
+from lifecycle.fold.evolve import close_drift
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
 from lifecycle.machines.guard import lets_through
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
@@ -286,11 +286,6 @@ def _drift_detected(draft: Machine, event: Event) -> None:
         draft.drifts.append(drift)
 
 
-def _drift_closed(draft: Machine, event: Event) -> None:
-    draft.edits = with_decision(draft.edits, event)
-    draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
-
-
 def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     """Return why a recorded change of phase is ignored, None if it counts.
 
@@ -329,6 +324,6 @@ _APPLY: dict[str, Apply] = {
     "machine.checkpointed": _checkpointed,
     "machine.cancelled": _cancelled,
     "drift.detected": _drift_detected,
-    "drift.adopted": _drift_closed,
-    "drift.reverted": _drift_closed,
+    "drift.adopted": close_drift,
+    "drift.reverted": close_drift,
 }

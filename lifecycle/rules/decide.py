@@ -10,7 +10,6 @@ from lifecycle.errors import (
     AlreadyExists,
     BudgetLeft,
     InvalidPayload,
-    NeedsConsent,
     NoCommand,
     NotFinished,
     NothingHinders,
@@ -403,12 +402,8 @@ def _of_amendment(state: Workflow, command: Any) -> Decision:
         case "amendment.rejected":
             return amendments.reject(state, command)
     if not command.proof:
-        raise NeedsConsent(
-            f"{command.type} is a person's decision and takes a proof of consent, which `append` "
-            f"never does; `wfctl amend approve {command.amendment}` asks for it.",
-            type=command.type,
-            amendment=command.amendment,
-        )
+        way = f"wfctl amend approve {command.amendment}"
+        raise undecided(command.type, way, amendment=command.amendment)
     return amendments.approve(state, command)
 
 

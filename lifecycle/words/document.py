@@ -96,7 +96,7 @@ def layout_of(value: Any, pointer: str = "") -> Layout:
         if keys != sorted(keys):
             found[pointer] = keys
     for key, child in _children(value):
-        found.update(layout_of(child, f"{pointer}/{_escape(key)}"))
+        found.update(layout_of(child, f"{pointer}/{escaped(key)}"))
     return found
 
 
@@ -109,7 +109,7 @@ def restore(value: Any, layout: Layout, pointer: str = "") -> Any:
     known = [key for key in layout.get(pointer, ()) if key in value]
     rest = [key for key in value if key not in known]
     return {
-        key: restore(value[key], layout, f"{pointer}/{_escape(key)}") for key in (*known, *rest)
+        key: restore(value[key], layout, f"{pointer}/{escaped(key)}") for key in (*known, *rest)
     }
 
 
@@ -121,7 +121,8 @@ def _children(value: Any) -> list[tuple[str, Any]]:
     return []
 
 
-def _escape(key: str) -> str:
+def escaped(key: str) -> str:
+    """Return a key as a JSON pointer has it."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
@@ -156,7 +157,7 @@ def _spelled(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
             yield pointer, str(value)
     elif isinstance(value, dict):
         for key, child in value.items():
-            yield from _spelled(child, f"{pointer}/{_escape(key)}")
+            yield from _spelled(child, f"{pointer}/{escaped(key)}")
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _spelled(child, f"{pointer}/{index}")

@@ -204,9 +204,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return isinstance(value, int) or isfinite(value)
+    return _is_whole(value) or (isinstance(value, float) and isfinite(value))
 
 
 def instant(text: Any) -> datetime | None:

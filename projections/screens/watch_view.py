@@ -15,7 +15,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing.terminal import SIGNS, drawn
 from projections.words.account import waits
 from projections.words.came_about import line_of
-from projections.words.text import marked, seconds
+from projections.words.text import marked, seconds, told_span
 
 STYLES = {
     Status.READY: "cyan",
@@ -163,9 +163,4 @@ def elapsed(since: str, now: datetime) -> str:
     found = seconds(since, now.isoformat())
     if found is None:
         return "since an unknown time"  # typed by hand in an imported file
-    passed = max(int(found), 0)
-    if passed < 60:
-        return f"{passed} s"
-    if passed < 3600:
-        return f"{passed // 60} min {passed % 60} s"
-    return f"{passed // 3600} h {passed % 3600 // 60} min"
+    return told_span(max(int(found), 0))

@@ -87,9 +87,9 @@ class AmendmentFold:
             description=amendment.description,
             reason=amendment.reason,
             proposed_at=amendment.proposed_at,
-            proposed_by=_who(proposed),
+            proposed_by=who(proposed),
             decided_at=amendment.decided_at,
-            decided_by=amendment.approved_by if amendment.mandate else _who(decided),
+            decided_by=amendment.approved_by if amendment.mandate else who(decided),
             policy=proof.get("policy"),
             signer=proof.get("signer"),
             version=amendment.version,
@@ -110,5 +110,6 @@ def _named(changes: dict[str, Any]) -> Iterator[str]:
         yield from (f"{name}.{key}" for key in change) if keyed else (name,)
 
 
-def _who(event: RecordedEvent | None) -> str | None:
+def who(event: RecordedEvent | None) -> str | None:
+    """Return the actor of an event, None without one."""
     return str(event.actor) if event is not None else None

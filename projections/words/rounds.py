@@ -95,17 +95,8 @@ def number_told(number: dict[str, Any]) -> str:
 
 
 def _round_told(one: Round) -> dict[str, Any]:
-    return {
-        "round": one.number,
-        "points": one.points,
-        "by": one.by,
-        "source": one.source,
-        "reason": one.reason,
-        "data": one.data,
-        "began_at": one.began_at,
-        "ended_at": one.ended_at,
-        "numbers": one.numbers,
-    }
+    names = ("points", "by", "source", "reason", "data", "began_at", "ended_at", "numbers")
+    return {"round": one.number, **{name: getattr(one, name) for name in names}}
 
 
 RoundRow = tuple[str, str, str, str]

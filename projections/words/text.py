@@ -60,6 +60,12 @@ def on_one_line(text: str) -> str:
     return marked(" ".join(text.split()))
 
 
+def clipped(text: str, most: int) -> str:
+    """Return ``text`` on one line, cut to so many characters; 0: to no number of them."""
+    line = " ".join(text.split())
+    return line if not most or len(line) <= most else f"{line[: most - 1]}…"
+
+
 def spelled_json(document: str) -> str:
     """Return JSON of the same value in which every character can be seen."""
     # What cannot be seen stands inside of strings alone, but for the ends of lines.
@@ -206,6 +212,16 @@ def told_bytes(count: float) -> str:
             return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
         count /= times
     return f"{count:.0f}"
+
+
+def told_span(span: float) -> str:
+    """Return seconds in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    whole = round(span)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 _LENGTHS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

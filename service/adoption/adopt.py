@@ -17,7 +17,7 @@ from eventstore.event import Actor
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, layout_of, spelling_of
+from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, escaped, layout_of, spelling_of
 from service.adoption.findings import (
     Fields,
     StateFindings,
@@ -25,7 +25,7 @@ from service.adoption.findings import (
     shown,
     time_findings,
 )
-from service.adoption.state_file import StateFile, escaped, parse_time
+from service.adoption.state_file import StateFile, parse_time
 from service.adoption.versions import (
     KINDS,
     LOG,

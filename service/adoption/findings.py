@@ -11,8 +11,8 @@ from operator import itemgetter
 from typing import Any
 
 from lifecycle.state.status import FINISHED, Status, transition
-from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
-from service.adoption.state_file import StateFile, TypedTime, escaped, parse_time
+from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config, escaped
+from service.adoption.state_file import StateFile, TypedTime, parse_time
 from service.adoption.versions import LOG, STATE, ImportFinding, LogEntry, Version
 
 _AT_WORK = frozenset({Status.READY, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING})

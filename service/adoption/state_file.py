@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from lifecycle.plan.imported import problems
-from lifecycle.words.document import with_listed_paths
+from lifecycle.words.document import escaped, with_listed_paths
 from service.documents.plan_file import decode_json
 from service.errors import UnimportableState, UnreadablePlan
 from service.root.disk import utc_text
@@ -55,11 +55,6 @@ def _value(text: str, start: int, pointer: str) -> tuple[int, list[tuple[str, in
 def _skip(text: str, position: int) -> int:
     found = _SPACE.match(text, position)
     return found.end() if found else position
-
-
-def escaped(key: str) -> str:
-    """Return a key as a JSON pointer has it."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _place(text: str | bytes, position: int) -> tuple[int, int]:

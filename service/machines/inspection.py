@@ -15,7 +15,6 @@ from projections.files.document_diff import ABSENT
 from projections.machines.documents import documents, rendered
 from projections.words.came_about import decided_edits
 from service.consent.doubts import of_pins
-from service.errors import NotFound
 from service.files.inspection import Difference
 from service.machines.log import MachineLog, folder_of, ids, is_writer
 from service.machines.news import is_as_imported
@@ -106,13 +105,7 @@ def blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
     for event, state in log.steps(upto=at):
         value = document_diff.at(tree(state), path)
         history.take(event, b"" if value is ABSENT else orjson.dumps(value))
-    found = list(history.changes.values())
-    if not found:
-        there = document_diff.at(known, path[:-1])
-        names = ", ".join(there if isinstance(there, dict) else known)
-        raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
-    there_now = [change for change in found if change.new is not ABSENT]
-    return [Blame(change, None) for change in there_now or found]
+    return [Blame(change, None) for change in history.newest(known, name)]
 
 
 def tree(state: Machine) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftDetected
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import layout_of
-from projections.files.document_diff import FieldDifference, applied, differences
+from projections.files.document_diff import ABSENT, FieldDifference, applied, differences
+from projections.files.document_diff import at as standing_at
 from projections.machines import documents as shown_as
 from projections.machines.documents import documents, paths, rendered
 from service.errors import NotFound
@@ -69,7 +70,8 @@ def _holds(one: FieldDifference, after: Document, walk: Walk) -> bool:
     """Whether the file as it will be written says what its writer wrote there."""
     path = _path_of(one)
     now = look(after, path)
-    if same(now, one.new) and (one.new is not None or _has(after, path) == (one.kind != "removed")):
+    is_there = standing_at(after, path) is not ABSENT
+    if same(now, one.new) and (one.new is not None or is_there == (one.kind != "removed")):
         return True
     match path:
         case ("blockers",):
@@ -86,14 +88,6 @@ def _holds(one: FieldDifference, after: Document, walk: Walk) -> bool:
         case ("completed_phases" | "user_checkpoints",):
             return _phases(now) == _phases(one.new)
     return path == ("last_updated",)
-
-
-def _has(document: Any, path: Path_) -> bool:
-    for key in path:
-        if not isinstance(document, dict) or key not in document:
-            return False
-        document = document[key]
-    return True
 
 
 def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, walk: Walk) -> bool:

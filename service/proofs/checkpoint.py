@@ -20,8 +20,8 @@ from service.consent.approvals import pinned_at
 from service.errors import NotFound
 from service.proofs import note as notes
 from service.proofs.note import CheckpointDenied, Note, UnreadableNote, VerifierKey, read_note
-from service.reading.stream_log import key_file, known_secret, own_secret
-from service.root.disk import locked, write_whole
+from service.reading.stream_log import known_secret, own_secret
+from service.root.disk import locked, state_folder, write_whole
 from service.root.git import git
 from service.root.root import Root
 
@@ -155,11 +155,6 @@ def _name(checkpoint: Checkpoint) -> str:
 
 
 _NAMES = {notes.LOG: "checkpoint.key", notes.WITNESS: "witness.key"}
-
-
-def state_folder() -> Path:
-    """Return the folder in which this login keeps what it knows of logs, outside every root."""
-    return key_file().parent
 
 
 class Signer(NamedTuple):

@@ -21,11 +21,10 @@ from service.proofs.checkpoint import (
     KeptNote,
     leaves,
     read_checkpoint,
-    state_folder,
     witness_signer,
 )
 from service.proofs.note import Note, NotWitnessed, UnreadableNote, VerifierKey, read_note
-from service.root.disk import locked, write_whole
+from service.root.disk import locked, state_folder, write_whole
 
 #: What the protocol calls the type of a conflict's answer.
 SIZE_TYPE = "text/x.tlog.size"

@@ -20,7 +20,7 @@ from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
 from projections.history.checkpoint import NAME, VERSION
-from projections.words.decisions import AmendmentFold, AmendmentRecord
+from projections.words.decisions import AmendmentFold, AmendmentRecord, who
 from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
 from service.questions.causes import refusals_by
@@ -177,10 +177,6 @@ def records(log: WorkflowLog, at: At = None) -> list[AmendmentRecord]:
     return found.records(state) if state is not None else []
 
 
-def _who(event: RecordedEvent | None) -> str | None:
-    return str(event.actor) if event is not None else None
-
-
 def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
     """Return every attempt to get round consent: in the log, at the command line, in the files."""
     refused = (
@@ -270,7 +266,7 @@ def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
 
 
 def _bypass(kind: str, event: RecordedEvent, what: str, why: str) -> Bypass:
-    return Bypass(kind, event.recorded_at, _who(event), what, why, event.version)
+    return Bypass(kind, event.recorded_at, who(event), what, why, event.version)
 
 
 def _subject(data: Mapping[str, Any]) -> str:

@@ -90,11 +90,10 @@ def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
     state = log.current(at)
     known = document_diff.tree(state_document.document(state))
     path = document_diff.path_of(known, name)
-    found = _changes(log, path, at)
-    if not found:
-        there = document_diff.at(known, path[:-1])
-        names = ", ".join(there if isinstance(there, dict) else known)
-        raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
+    history = FieldHistory(path)
+    for event, after in log.steps(upto=at):
+        history.see(event, after)
+    found = history.newest(known, name)
     named = any(_amendment(change.event) for change in found)
     agreed = {record.id: record for record in records(log, at)} if named else {}
     return [Blame(change, agreed.get(_amendment(change.event) or "")) for change in found]
@@ -102,14 +101,6 @@ def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
 
 def _amendment(event: RecordedEvent) -> str | None:
     return event.data.get("amendment") or event.data.get("superseded_by")
-
-
-def _changes(log: WorkflowLog, path: Path, at: At) -> list[FieldChange]:
-    history = FieldHistory(path)
-    for event, state in log.steps(upto=at):
-        history.see(event, state)
-    there = [change for change in history.changes.values() if change.new is not ABSENT]
-    return there or list(history.changes.values())
 
 
 class FieldHistory:
@@ -122,6 +113,15 @@ class FieldHistory:
         self._value = b""
         self._command = ""
         self._ids: dict[str, int] = {}
+
+    def newest(self, known: dict[str, Any], name: str) -> list[FieldChange]:
+        """Return the changes of the fields that are there, else of all; ``known`` is all now."""
+        found = list(self.changes.values())
+        if not found:
+            there = document_diff.at(known, self._path[:-1])
+            names = ", ".join(there if isinstance(there, dict) else known)
+            raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
+        return [change for change in found if change.new is not ABSENT] or found
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
         """Take in an event, with the state after it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from hashlib import blake2b
 from hmac import compare_digest
 from pathlib import Path
@@ -57,9 +57,9 @@ class Seal:
         return made.digest()
 
 
-def key_file(environ: Mapping[str, str] | None = None) -> Path:
+def key_file() -> Path:
     """Return where the key of this login is kept: outside every root and every database."""
-    return state_folder(environ) / "seal.key"
+    return state_folder() / "seal.key"
 
 
 def known_seal() -> Seal | None:

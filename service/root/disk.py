@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from errno import ELOOP, ENOTDIR
@@ -162,10 +162,10 @@ def config_folder() -> Path:
     return Path(base).expanduser() / "wfctl"
 
 
-def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+def state_folder() -> Path:
     """Return where this login keeps what it knows, outside every root and every database."""
-    values = os.environ if environ is None else environ
-    base = values.get("XDG_STATE_HOME") or str(Path(values.get("HOME", "~")) / ".local/state")
+    home = Path(os.environ.get("HOME", "~"))
+    base = os.environ.get("XDG_STATE_HOME") or str(home / ".local/state")
     return Path(base).expanduser() / "wfctl"
 
 
@@ -289,21 +289,21 @@ def is_inside(place: Path, folder: Path) -> bool:
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def open_within(root: Path, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-    """Return a descriptor of a regular file at a path relative to ``root``.
+def open_within(root: Path, path: str) -> int:
+    """Return a descriptor, for reading, of a regular file at a path relative to ``root``.
 
     Raises `OutsideRoot`, and OSError and NotRegular as `open_regular` does.
     """
     if "/" not in path and is_below(path):
         # The root itself is what the caller chose: there is no folder on the way.
         try:
-            return open_regular(root / path, flags | os.O_NOFOLLOW, mode)
+            return open_regular(root / path, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError as error:
             if error.errno != ELOOP:
                 raise
     with folder_within(root, path) as (folder, name):
         try:
-            return open_regular(name, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
+            return open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
         except OSError as error:
             error.filename = str(root / path)
             if error.errno != ELOOP:

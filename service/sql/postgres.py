@@ -14,7 +14,7 @@ from psycopg import sql as spelling
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 
-from eventstore.postgres.connection import connect, meaning
+from eventstore.postgres.connection import connect, meaning, reason_of
 from projections.history.tables import VIEWS
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
 from service.sql.desk import QueryResult, expect_reading
@@ -177,15 +177,11 @@ class PostgresDesk:
         if state == _CANCELED:
             return SqlTooLong(seconds)
         if state in _REFUSED or error.diag.source_function == _PARSING:
-            return SqlRefused(f"one of which the database says: {_first_line(error)}")
+            return SqlRefused(f"one of which the database says: {reason_of(error)}")
         if state[:2] in _WRONG:
-            return SqlWrong(_first_line(error))
+            return SqlWrong(reason_of(error))
         return meaning(error, self.address, seconds)
 
     def close(self) -> None:
         """See `SqliteDesk`."""
         self._connection.close()
-
-
-def _first_line(error: psycopg.Error) -> str:
-    return str(error).strip().partition("\n")[0]

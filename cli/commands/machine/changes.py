@@ -11,7 +11,6 @@ from cli.commands.machine.output import (
     Data,
     DespiteClaim,
     MachineId,
-    Reason,
     TaskId,
     Under,
     Values,
@@ -22,7 +21,7 @@ from cli.commands.machine.output import (
 )
 from cli.frame.consent import Wording, consenter_of
 from cli.frame.deciding import NOBODY, Decision, DecisionKey, decide
-from cli.frame.options import File, Text, Texts, Writes, argument, option
+from cli.frame.options import File, Text, Texts, Why, Writes, argument, option
 from cli.terminal.output import print_statement
 from lifecycle.errors import NeedsConsent
 from lifecycle.machines import payload as p
@@ -60,13 +59,12 @@ def transition(
     machine: MachineId,
     to: Text = argument("[PHASE]", "Where to."),
     auto: bool = option("The one way that is open."),
-    reason: Reason = None,
+    reason: Why = None,
 ) -> None:
     """Go to another phase, where its guard is met."""
     if auto == (to is not None):
         raise InvalidInput("expected either a PHASE or --auto")
-    command = made(p.MachineTransitioned, to=to, reason=reason)
-    _carry_out(context, machine, options, command)
+    _carry_out(context, machine, options, made(p.MachineTransitioned, to=to, reason=reason))
 
 
 def append(
@@ -77,8 +75,7 @@ def append(
     data: Text = option("JSON|@FILE|-", "The event's data."),
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
-    command = made(p.MachineRecorded, name=name, data=data_of(data))
-    _carry_out(context, machine, options, command)
+    _carry_out(context, machine, options, made(p.MachineRecorded, name=name, data=data_of(data)))
 
 
 def task(
@@ -89,7 +86,7 @@ def task(
     values: Texts = argument("[FIELD=VALUE]…", "Fields of the task."),
     status: Text = option("Its status."),
     title: Text = option("What it is."),
-    reason: Reason = None,
+    reason: Why = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:
@@ -116,9 +113,7 @@ def checkpoint(
     _carry_out(context, machine, options, command)
 
 
-def cancel(
-    context: typer.Context, options: Writes, machine: MachineId, reason: Reason = None
-) -> None:
+def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: Why = None) -> None:
     """Give a machine up; says which branches, worktrees and pull request are left."""
     from service.machines.evidence import left_behind
 
@@ -224,7 +219,7 @@ def release(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    reason: Reason = None,
+    reason: Why = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:

@@ -137,7 +137,6 @@ def _left(found: Mapping[str, Any]) -> list[str]:
 MachineId = Annotated[str, argument("ID", "Id of the machine.")]
 Values = Annotated[Texts, argument("[PATH=VALUE]…", "Dot paths with JSON, or plain text.")]
 Data = Annotated[Text, option("--data", "JSON|@FILE|-", "An object, its keys paths.")]
-Reason = Annotated[Text, option("TEXT", "Why.")]
 
 TaskId = Annotated[str, argument("TASK", "Id of the task.")]
 Under = Annotated[Text, option("CLAIM", "Your claim of the task, as `task claim` gave it.")]
