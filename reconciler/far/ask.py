@@ -371,8 +371,8 @@ def brought(
     total, coming, stays = 0, list[tuple[str, BroughtFile]](), list[BroughtFile]()
     listed = _listed(attempt, "list_left", [left_at(attempt)])
     # What is below the attempts is ours, and comes by itself.
-    own = f"{attempt.stage}/{ATTEMPTS}/"
-    others = (of for of in listed if not of[1].path.startswith(own))
+    ours = f"{attempt.stage}/{ATTEMPTS}/"
+    others = [of for of in listed if not of[1].path.startswith(ours)]
     known = [of for of in others if not _is_here(attempt, of[1])]
     for there, one in sorted(known, key=lambda of: (of[1].path not in attempt.logs, of[1].size)):
         total += one.size

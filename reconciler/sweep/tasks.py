@@ -154,7 +154,9 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
         tried = [key for key, task in known.items() if task.failed or task.lost]
         if tried and recorded.recovers is None:
             left = left_failed(state, stage, points, before, recorded.round)
-            known |= {key: replace(known[key], failed=0, lost=0) for key in tried if key not in left}
+            known |= {
+                key: replace(known[key], failed=0, lost=0) for key in tried if key not in left
+            }
         since = counts_below(state, stage, recorded.plan)
         earlier = _before(state, stage, points, since)
         keys = all_keys if earlier is points else {point.key for point in earlier}
