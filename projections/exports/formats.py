@@ -105,6 +105,7 @@ class ExportFormat(StrEnum):
     OTEL = "otel"
     PROV = "prov"
     RO_CRATE = "ro-crate"
+    NOTEBOOK = "notebook"
     ARCHIVE = "archive"
 
 
@@ -123,7 +124,7 @@ class Maker(NamedTuple):
         module, _, function = self.place.partition(":")
         made = getattr(import_module(f"projections.exports.{module}"), function)
         chunks = cast("Iterator[str]", made(source))
-        is_exact = self.chained or not self.suffix.startswith(".json")
+        is_exact = self.chained or not self.suffix.startswith((".json", ".ipynb"))
         return chunks if is_exact else map(without_controls, chunks)
 
 
@@ -139,4 +140,5 @@ FORMATS: dict[str, Maker] = {
     "otel": Maker("otel:export", ".jsonl"),
     "prov": Maker("prov:export", ".json"),
     "ro-crate": Maker("ro_crate:export", ".json"),
+    "notebook": Maker("notebook:export", ".ipynb"),
 }

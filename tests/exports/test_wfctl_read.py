@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 import wfctl_read
@@ -139,6 +140,26 @@ def test_frames_have_a_row_each(ran: Place, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModuleNotFoundError, match="pandas"):
         wfctl_read.tasks(root, "stage-1", frame=True)
+
+
+@pytest.mark.slow
+def test_an_exported_notebook_opens_the_tables(
+    ran: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is one by the format's own reader, and each cell can be run in the workflow's folder."""
+    need(find_spec("pandas") is not None, "not installed: pandas")
+    file = tmp_path / "study.ipynb"
+    ran.done("export", "notebook", str(file))
+    cells = nbformat.read(file, as_version=4).cells  # type: ignore[no-untyped-call]
+    assert cells[0].source.startswith("# w\n\nSee it kept.")
+    monkeypatch.chdir(ran.path / "stage-1")
+    names: dict[str, Any] = {}
+    opening, *others = [cell.source for cell in cells if cell.cell_type == "code"]
+    exec(opening, names)
+    status, metrics, tasks = (eval(text, names) for text in others)
+    assert [*status["id"]] == ["stage-1", "stage-2"]
+    assert metrics["value"].iloc[-1] == 7
+    assert [*tasks["double"]] == [2, 4]
 
 
 @pytest.mark.slow
