@@ -70,7 +70,8 @@ def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool
         text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
         write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
     _put_in_place(attempt, known)
-    if not known:
+    # That a job printed nothing is no news.
+    if all(left.path in attempt.logs and not left.size for left in known):
         return []
     stayed = any(left.at is not None and left.at.startswith("/") for left in known)
     return [

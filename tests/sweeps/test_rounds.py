@@ -176,6 +176,7 @@ def test_a_loop_that_was_over_goes_on_by_more_rounds(tmp_path: Path) -> None:
         len((place.path / of / "all.csv").read_text().splitlines()) for of in ("tell.v1", "tell")
     ]
     assert told == [4, 5]
+    assert not place.done("events", "--type", "attempt.left")  # no job printed anything
 
 
 @pytest.mark.slow
