@@ -20,6 +20,8 @@ _LINES = 6
 _COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
 #: The largest number that an axis reaches, and the least distance of its ends.
 _FAR, _NEAR = 1e300, 1e-300
+#: A limit is on the scale if it lies no further from the numbers than so often their own span.
+_REACH = 2.0
 #: Pixels of the drawing, and of its margins.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 16, 40
 _STYLE = (
@@ -158,7 +160,7 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
 
 
 class _Frame(NamedTuple):
-    """The ends of both axes."""
+    """The ends of both axes; a limit far from all numbers lies beyond them."""
 
     left: float
     right: float
@@ -169,6 +171,10 @@ class _Frame(NamedTuple):
         """Return how far a point lies from the left and from below, from 0 to 1."""
         return _share(point.x, self.left, self.right), _share(point.y, self.low, self.high)
 
+    def beyond(self, y: float) -> str:
+        """Return an arrow to where a value lies beyond the ends, nothing for one between them."""
+        return "↓ " if _within(y) < self.low else "↑ " if _within(y) > self.high else ""
+
 
 def _share(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
@@ -178,10 +184,10 @@ def _frame(plot: Plot) -> _Frame:
     every = [one for points in plot.lines.values() for one in points]
     reach = [one.error if one.error and isfinite(one.error) else 0.0 for one in every]
     ends = zip(every, reach, strict=True)
-    ys = [
-        *(y for one, error in ends for y in (one.y - error, one.y + error)),
-        *plot.limits.values(),
-    ]
+    ys = [y for one, error in ends for y in (one.y - error, one.y + error)]
+    low, high = _apart(min(ys), max(ys))
+    far = _REACH * (high - low)
+    ys += [one for one in plot.limits.values() if low - far <= one <= high + far]
     xs = [one.x for one in every]
     return _Frame(*_apart(min(xs), max(xs)), *_apart(min(ys), max(ys)))
 
@@ -259,7 +265,7 @@ def _polyline(places: Iterable[tuple[float, float]], **style: object) -> str:
 
 
 def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
-    """Yield the best so far as steps, and each limit as a line with its name."""
+    """Yield the best so far as steps, and each limit as a line with its name, or at the edge."""
     if plot.best:
         places = [_place(frame, one.x, one.y) for one in _stepped(plot.best)]
         x, y = places[-1]
@@ -267,10 +273,12 @@ def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
         yield text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
     for name, limit in plot.limits.items():
         x, y = _place(frame, frame.left, limit)
-        yield element("line", x1=x, x2=_WIDTH - _RIGHT, y1=y, y2=y, **_LIMIT)
+        arrow = frame.beyond(limit)
+        if not arrow:
+            yield element("line", x1=x, x2=_WIDTH - _RIGHT, y1=y, y2=y, **_LIMIT)
         # Below its line at the top, where the name of the axis stands.
         beside = y - 4 if y > _TOP + 12 else y + 14
-        yield text(name, x=x + 4, y=beside, style="fill:var(--person)")
+        yield text(f"{arrow}{name}", x=x + 4, y=beside, style="fill:var(--person)")
 
 
 def _stepped(points: Sequence[PlotPoint]) -> list[PlotPoint]:
@@ -287,7 +295,8 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     """Return the plot in lines of a terminal, ``width`` and ``height`` of the canvas in letters."""
     frame = _frame(plot)
     canvas = [[0] * width for _ in range(height)]
-    limits = ([PlotPoint(x, y) for x in frame[:2]] for y in plot.limits.values())
+    near = {name: y for name, y in plot.limits.items() if not frame.beyond(y)}
+    limits = ([PlotPoint(x, y) for x in frame[:2]] for y in near.values())
     best = [_stepped(plot.best)] if plot.best else []
     for points in (*plot.lines.values(), *best, *limits):
         for x, y in _dots(frame, points, width * 2 - 1, height * 4 - 1):
@@ -303,9 +312,11 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     lines_of = [
         *(name or plot.of for name in plot.lines),
         *(["best so far"] if plot.best else []),
-        *plot.limits,
+        *near,
     ]
     named = [f"{' ' * wide}  lines: {', '.join(lines_of)}"] if len(lines_of) > 1 else []
+    far = [f"{frame.beyond(y)}{name}" for name, y in plot.limits.items() if name not in near]
+    named += [f"{' ' * wide}  off the scale: {', '.join(far)}"] if far else []
     head = f"{plot.of}"
     return [head, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
 
