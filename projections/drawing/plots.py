@@ -23,7 +23,7 @@ _FAR, _NEAR = 1e300, 1e-300
 #: A limit is on the scale if it lies no further from the numbers than so often their own span.
 _REACH = 2.0
 #: Pixels of the drawing, and of its margins.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 16, 40
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 30, 40
 _STYLE = (
     ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
     ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
@@ -31,6 +31,7 @@ _STYLE = (
 #: How the best so far and a limit are drawn: not as the numbers themselves.
 _BEST: dict[str, Any] = {"stroke": "var(--completed)", "stroke_width": 1.5}
 _LIMIT: dict[str, Any] = {"stroke": "var(--person)", "stroke_dasharray": "5 4"}
+_OF_LIMIT = "fill:var(--person)"
 
 
 class PlotPoint(NamedTuple):
@@ -45,6 +46,7 @@ class Plot(NamedTuple):
     """What is drawn: names of both axes, and the points of each line by its name, by ``x``.
 
     ``best`` is the best so far, from each place on; ``limits`` are values of ``y`` by their names.
+    ``unit`` is that of ``y``, None if it is not one.
     """
 
     over: str
@@ -52,6 +54,12 @@ class Plot(NamedTuple):
     lines: dict[str, list[PlotPoint]]
     best: Sequence[PlotPoint] = ()
     limits: Mapping[str, float] = {}
+    unit: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What is drawn, with its unit."""
+        return f"{self.of} in {self.unit}" if self.unit else self.of
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -60,7 +68,10 @@ class Plot(NamedTuple):
 
 
 def plot_of_tasks(
-    rows: Sequence[Mapping[str, Any]], metric: str, over: str | None = None
+    rows: Sequence[Mapping[str, Any]],
+    metric: str,
+    over: str | None = None,
+    unit: str | None = None,
 ) -> Plot | None:
     """Return the plot of a number over a value of the points, a line for each of another value.
 
@@ -90,7 +101,7 @@ def plot_of_tasks(
         name: [_mean(x, found, metric) for x, found in sorted(places.items())]
         for name, places in sorted(groups.items(), key=lambda one: _natural(one[0]))
     }
-    return Plot(over, metric, lines)
+    return Plot(over, metric, lines, unit=unit)
 
 
 def _is_seed(name: str) -> bool:
@@ -119,13 +130,21 @@ def _mean(x: float, rows: Sequence[Mapping[str, Any]], metric: str) -> PlotPoint
 
 def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
     """Return the plot of a number over the attempts that have it; None of fewer than two."""
-    found = [
-        PlotPoint(float(place), number["value"], number.get("error"))
+    named = [
+        (place, number)
         for place, attempt in enumerate(attempts, 1)
         for number in attempt.metrics
         if number["name"] == metric
     ]
-    return Plot("attempt", metric, {"": found}) if len(found) > 1 else None
+    found = [PlotPoint(float(place), one["value"], one.get("error")) for place, one in named]
+    unit = _unit_of(one for _, one in named)
+    return Plot("attempt", metric, {"": found}, unit=unit) if len(found) > 1 else None
+
+
+def _unit_of(numbers: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the unit that all numbers have."""
+    units = {one.get("unit") for one in numbers}
+    return units.pop() if len(units) == 1 else None
 
 
 def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
@@ -140,10 +159,14 @@ def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
 
 
 def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot | None:
-    found = [
-        PlotPoint(float(one.number), float(number["value"]), number.get("error"))
+    numbers = {
+        one.number: number
         for one in counting_rounds(state, state.loops[loop.name])
         if (number := one.numbers.get(metric)) is not None
+    }
+    found = [
+        PlotPoint(float(place), float(one["value"]), one.get("error"))
+        for place, one in numbers.items()
     ]
     if len(found) < 2:
         return None
@@ -156,6 +179,7 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
         {"": found},
         [PlotPoint(p.x, y) for p, y in zip(found, best, strict=True)] if better else [],
         {f"{u.test} {u.limit:g}": float(u.limit) for u in until if u.test in ("below", "above")},
+        _unit_of(numbers.values()),
     )
 
 
@@ -218,7 +242,7 @@ def drawing(plot: Plot) -> str:
     for place, (name, points) in enumerate(plot.lines.items()):
         parts += _line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
     parts += _bounds(plot, frame)
-    return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.of} over {plot.over}", parts)
+    return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.title} over {plot.over}", parts)
 
 
 def _place(frame: _Frame, x: float, y: float) -> tuple[float, float]:
@@ -242,7 +266,7 @@ def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
     yield element("path", d=f"M{_LEFT} {_TOP}V{bottom}H{right}", class_="axis")
     yield text(svg.shortened(plot.over, 40), x=(_LEFT + right) / 2, y=_HEIGHT - 6,
                text_anchor="middle")  # fmt: skip
-    yield text(svg.shortened(plot.of, 30), x=4, y=12)
+    yield text(svg.shortened(plot.title, 50), x=4, y=12)
 
 
 def _line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
@@ -273,12 +297,15 @@ def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
         yield text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
     for name, limit in plot.limits.items():
         x, y = _place(frame, frame.left, limit)
-        arrow = frame.beyond(limit)
-        if not arrow:
-            yield element("line", x1=x, x2=_WIDTH - _RIGHT, y1=y, y2=y, **_LIMIT)
+        right = _WIDTH - _RIGHT
+        if arrow := frame.beyond(limit):
+            edge = _TOP - 4 if limit > frame.high else _HEIGHT - 6
+            yield text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
+            continue
+        yield element("line", x1=x, x2=right, y1=y, y2=y, **_LIMIT)
         # Below its line at the top, where the name of the axis stands.
         beside = y - 4 if y > _TOP + 12 else y + 14
-        yield text(f"{arrow}{name}", x=x + 4, y=beside, style="fill:var(--person)")
+        yield text(name, x=x + 4, y=beside, style=_OF_LIMIT)
 
 
 def _stepped(points: Sequence[PlotPoint]) -> list[PlotPoint]:
@@ -317,8 +344,7 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     named = [f"{' ' * wide}  lines: {', '.join(lines_of)}"] if len(lines_of) > 1 else []
     far = [f"{frame.beyond(y)}{name}" for name, y in plot.limits.items() if name not in near]
     named += [f"{' ' * wide}  off the scale: {', '.join(far)}"] if far else []
-    head = f"{plot.of}"
-    return [head, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
+    return [plot.title, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
 
 
 def _dots(

@@ -103,6 +103,27 @@ def test_a_limit_anywhere_is_drawn(limit: float) -> None:
     assert len(in_braille(plot)) > 3
 
 
+def test_a_number_is_drawn_with_its_unit() -> None:
+    """Beside its name, above all labels of the axis; numbers of two units have none."""
+    state = state_of([3.0, 5.0], {}, {"below": 3.5})
+    loop = state.loops["search"]
+
+    def drawn(*units: str) -> list[str]:
+        rounds = [
+            replace(one, numbers={"next.f": {**one.numbers["next.f"], "unit": unit}})
+            for one, unit in zip(loop.rounds, units, strict=True)
+        ]
+        state.loops["search"] = replace(loop, rounds=rounds)
+        (plot,) = plots_of_rounds(state, "search")
+        texts = ET.fromstring(drawing(plot)).findall("{*}text")
+        heights = sorted(float(one.get("y", "")) for one in texts)
+        assert heights[1] - heights[0] >= 12
+        return [next(one.text or "" for one in texts if one.get("x") == "4"), in_braille(plot)[0]]
+
+    assert drawn("kJ/mol", "kJ/mol") == ["next.f in kJ/mol"] * 2
+    assert drawn("kJ/mol", "eV") == ["next.f"] * 2
+
+
 @pytest.mark.parametrize(("limit", "arrow"), [({"below": -1000}, "↓"), ({"above": 1000}, "↑")])
 def test_a_limit_far_from_all_numbers_is_named_at_the_edge_and_does_not_flatten_them(
     limit: dict[str, Any], arrow: str
