@@ -86,7 +86,9 @@ def test_a_loop_that_ends_by_a_change_says_why(walked: Place) -> None:
         words = ("--set", f"rounds.walk.at_most={most}", "--reason", "Enough.")
         id_ = walked.done("amend", "propose", *words)["amendment"]["id"]
         text = walked.call("amend", "show", id_).out
-        assert f"The loop walk, in round 2, ends: its limit of {limit}\n" in text
+        ends = f"The loop walk, in round 2, ends: its limit of {limit}"
+        assert f"{ends}\n" in text
+        assert f"{ends} (" in walked.call("inbox").out
 
 
 @pytest.mark.slow
