@@ -81,8 +81,9 @@ def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tupl
 def _plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a small plot of each number of a stage: over its points, else over its attempts."""
     done = [one for one in tasks if one["state"] == "done"]
-    for name in list(metrics_of(stage.parameters))[:_PLOTS]:
-        plot = plot_of_tasks(done, name) if done else plot_of_attempts(stage.attempts, name)
+    for name, metric in list(metrics_of(stage.parameters).items())[:_PLOTS]:
+        of_tasks = plot_of_tasks(done, name, unit=metric.unit) if done else None
+        plot = of_tasks if done else plot_of_attempts(stage.attempts, name)
         if plot is not None:
             yield Markup(shown(plot_drawing(plot)))
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.options import DryRun, Text, argument, option
-from cli.frame.workspace import SCHEMA, address_here, create, opened, settings_of
+from cli.frame.workspace import SCHEMA, address_here, create, opened, settings_of, tidying_up
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
 from eventstore.chain import Schema
@@ -227,7 +227,7 @@ def unpacked(file: Path) -> Iterator[Root]:
         raise NotFound(f"{file}: expected an archive, found no file", path=str(file)) from None
     if manifest.workflow is None:
         raise InvalidOption(f"{file}: expected an archive of a workflow, found one of machines")
-    with TemporaryDirectory(prefix="wfctl-serve-") as folder:
+    with tidying_up(), TemporaryDirectory(prefix="wfctl-archive-") as folder:
         root = Root(Path(folder).resolve(), journal="truncate")
         restored(root, file, manifest, _connect)
         put_in_place(root.path, file, manifest)

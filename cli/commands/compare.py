@@ -67,7 +67,8 @@ def compare(
     with _finding(settings) as where:
         names = _expanded(where, sides)
         if len(names) < 2 or len(set(names)) < len(names):
-            raise InvalidOption("expected two sides or more, each once: `wfctl compare A B`")
+            alone = "or a stage or loop with two attempts or rounds"
+            raise InvalidOption(f"expected two sides or more, each once, {alone}")
         found = rows([_side(where, name) for name in names])
         if text is not None:
             _print_text(output, where, names, found, text)
@@ -91,19 +92,19 @@ def _finding(settings: Settings) -> Iterator[_Finding]:
             return opened.enter_context(unpacked(archive)).path
 
         def where(name: str) -> tuple[Settings, str]:
-            path = Path(name)
+            path = Path(name)  # which has no slash at its end
             for place in (path, *(one for one in path.parents if one != Path())):
                 root = root_in(place) if _is_archive(place) else place
                 if (root / ".wfctl" / "config.toml").is_file():
                     rest = str(path.relative_to(place)) if path != place else ""
                     return replace(settings, root=root, database_url=None), rest
-            return settings, name
+            return settings, name.rstrip("/") or name
 
         yield where
 
 
 def _is_archive(path: Path) -> bool:
-    return path.suffix == ".zip" and path.is_file()
+    return path.suffix.lower() == ".zip" and path.is_file()
 
 
 def _expanded(where: _Finding, sides: Sequence[str]) -> list[str]:
@@ -113,7 +114,7 @@ def _expanded(where: _Finding, sides: Sequence[str]) -> list[str]:
     there, rest = where(sides[0])
     with reading_of(there) as here:
         found = sides_of(rest, here.state())
-    prefix = sides[0].removesuffix(rest)
+    prefix = sides[0].rstrip("/").removesuffix(rest)
     return [f"{prefix}{one}" for one in found]
 
 
@@ -239,17 +240,20 @@ def _print_text(
     """Print how the text of a file on each side differs from that on the first."""
     from service.questions.contents import content_of, difference
 
-    row = next((one for one in found if one.kind in OF_FILES and one.name == file), None)
-    if row is None:
+    # One side may have made a file that another read.
+    kinds = [one.values for one in found if one.kind in OF_FILES and one.name == file]
+    kinds.sort(key=lambda values: list(values).count(None))
+    if not kinds:
         known = ", ".join(one.name for one in found if one.kind in OF_FILES) or "none"
         raise NotFound(f"no side has a file {file!r} on record; there: {known}", file=file)
     roots = []
     for name in names:
         with reading_of(where(name)[0]) as here:
             roots.append(here.root.path)
+    digests = (next(filter(None, of_side), None) for of_side in zip(*kinds, strict=True))
     texts = [
         content_of(root, file, digest) if digest is not None else b""
-        for root, digest in zip(roots, row.values, strict=True)
+        for root, digest in zip(roots, digests, strict=True)
     ]
     gone = [name for name, one in zip(names, texts, strict=True) if one is None]
     if gone:

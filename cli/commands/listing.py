@@ -303,7 +303,9 @@ def _impact(
         return f"; {error.message}", mark
     if question.amendment.is_plan:
         return "\n  ".join(["", *words.told(question).splitlines()]), question.digest
-    return f"; impact: {'; '.join(words.consequences(question.impact))}", mark
+    sight = words.foresight(question.root, state, question.amendment, question.impact)
+    told = [*words.consequences(question.impact), *words.foreseen(sight)]
+    return f"; impact: {'; '.join(told)}", mark
 
 
 def _of_machines(workflow: Reading) -> Iterator[InboxItem]:

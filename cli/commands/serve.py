@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.frame.options import File, Texts, argument, option
-from cli.frame.workspace import opened, reading_of, require_checked, settings_of
+from cli.frame.workspace import opened, reading_of, require_checked, settings_of, tidying_up
 from cli.settings import VERSION, Format, Settings
 from cli.terminal.output import say
 from eventstore.private import is_server, public
@@ -56,14 +55,7 @@ def serve(
         raise InvalidOption("serve is for people: `wfctl status -o json` is for programs")
     if port is not None and socket_ is not None:
         raise InvalidOption("expected --port or --socket, found both")
-
-    def leave(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
-        signal.signal(signal.SIGHUP, leave)
-    with _chosen(settings, archive, workflows or []) as (find, what):
+    with tidying_up(), _chosen(settings, archive, workflows or []) as (find, what):
         _serve(find, what, port, socket_)
 
 

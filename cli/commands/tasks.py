@@ -135,13 +135,13 @@ def _plot(
 
     if stage is None or name is None:
         raise InvalidOption("expected a stage and --plot NAME: `wfctl metrics stage-2 --plot tc`")
-    numbers = list(metrics_of(stage.parameters))
+    numbers = metrics_of(stage.parameters)
     if name not in numbers:
         known = ", ".join(numbers) or "none"
         raise NotFound(f"{stage.id} names no number {name!r}; it has {known}", stage=stage.id)
     if is_sweep(stage.parameters):
         _, rows = chosen_of(workflow, stage.id, [*conditions, "state=done"])
-        found = plot_of_tasks(rows, name, over)
+        found = plot_of_tasks(rows, name, over, numbers[name].unit)
     else:
         found = plot_of_attempts(stage.attempts, name)
     if found is None:

@@ -90,7 +90,9 @@ def _of_loop(ahead: LoopAhead) -> Iterator[str]:
         but = "is not over any more, and" if ahead.was_over else "stays there:"
         yield f"{loop} {but} its limits leave no further round"
     if ahead.ends is not None:
-        yield f"The loop {ahead.loop} ends: {ahead.ends}"
+        yield f"{loop} ends: {ahead.ends}"
+    if ahead.stays_stopped is not None:
+        yield f"{loop} stays stopped: {ahead.stays_stopped}"
     if ahead.uncounted:
         of_all = f"{len(ahead.uncounted)} of its {counted(ahead.round, 'round')}"
         yield f"The loop {ahead.loop}: the numbers of {of_all} count no longer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -173,6 +174,26 @@ def acting_in(
     actor = actor_of(settings)
     with closing(opened(root, read_only=dry_run, strict=True)) as store:
         yield root, config, store, actor
+
+
+@contextmanager
+def tidying_up() -> Iterator[None]:
+    """End by SIGTERM or SIGHUP as by an error: what the block made is taken away.
+
+    What is ignored already (nohup) stays ignored.
+    """
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    asking = (signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in asking if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _remember(root: Root) -> None:

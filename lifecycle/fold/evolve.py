@@ -348,7 +348,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 27
+REDUCER = 28
 
 
 def evolve(

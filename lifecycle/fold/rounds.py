@@ -12,6 +12,7 @@ from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep, without_result
 from lifecycle.words.document import rewired_fields
+from lifecycle.words.mandates import counted
 from lifecycle.words.metrics import metrics_of
 from lifecycle.words.rounds import LoopDefinition, is_met, loops_of, outside_of
 
@@ -129,7 +130,8 @@ def _why_over(draft: Workflow, loop: LoopDefinition, standing: LoopState) -> str
     for until in loop.until:
         if is_met(until, numbers, better_of(draft, until.metric)):
             return str(until)
-    return f"{loop.at_most} rounds" if standing.round.number >= loop.at_most else None
+    at_its_limit = standing.round.number >= loop.at_most
+    return f"its limit of {counted(loop.at_most, 'round')}" if at_its_limit else None
 
 
 def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:

@@ -28,7 +28,8 @@ class LoopAhead:
     """What becomes of a loop: it ``goes_on``, it ``ends``, or numbers count no longer.
 
     ``goes_on`` if it was over, or if its limits leave it more or less than before. ``round`` is its
-    newest one, ``uncounted`` are those whose numbers judge nothing any more.
+    newest one, ``uncounted`` are those whose numbers judge nothing any more. ``stays_stopped`` is
+    why somebody stopped a loop that other limits or criteria do not bring back.
     """
 
     loop: str
@@ -37,6 +38,7 @@ class LoopAhead:
     goes_on: RoundsLeft | None = None
     ends: str | None = None
     uncounted: tuple[int, ...] = ()
+    stays_stopped: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -47,6 +49,7 @@ class LoopAhead:
             "was_over": self.was_over,
             "goes_on": None if left is None else {name: getattr(left, name) for name in names},
             "ends": self.ends,
+            "stays_stopped": self.stays_stopped,
             "count_no_longer": list(self.uncounted),
         }
 
@@ -76,10 +79,11 @@ def loops_ahead(
             None if now.over or now.stopped else _left(after, name),
             now.over if not was.over else None,
             tuple(one.number for one in before if one.number not in counting),
+            now.stopped if state.loop(name) != after.loop(name) else None,
         )
         if not one.was_over and one.goes_on == _left(state, name):
             one = replace(one, goes_on=None)
-        if one.goes_on or one.ends or one.uncounted:
+        if one.goes_on or one.ends or one.uncounted or one.stays_stopped:
             yield one
 
 

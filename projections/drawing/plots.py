@@ -20,8 +20,10 @@ _LINES = 6
 _COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
 #: The largest number that an axis reaches, and the least distance of its ends.
 _FAR, _NEAR = 1e300, 1e-300
+#: A limit is on the scale if it lies no further from the numbers than so often their own span.
+_REACH = 2.0
 #: Pixels of the drawing, and of its margins.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 16, 40
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 30, 40
 _STYLE = (
     ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
     ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
@@ -29,6 +31,7 @@ _STYLE = (
 #: How the best so far and a limit are drawn: not as the numbers themselves.
 _BEST: dict[str, Any] = {"stroke": "var(--completed)", "stroke_width": 1.5}
 _LIMIT: dict[str, Any] = {"stroke": "var(--person)", "stroke_dasharray": "5 4"}
+_OF_LIMIT = "fill:var(--person)"
 
 
 class PlotPoint(NamedTuple):
@@ -43,6 +46,7 @@ class Plot(NamedTuple):
     """What is drawn: names of both axes, and the points of each line by its name, by ``x``.
 
     ``best`` is the best so far, from each place on; ``limits`` are values of ``y`` by their names.
+    ``unit`` is that of ``y``, None if it is not one.
     """
 
     over: str
@@ -50,6 +54,12 @@ class Plot(NamedTuple):
     lines: dict[str, list[PlotPoint]]
     best: Sequence[PlotPoint] = ()
     limits: Mapping[str, float] = {}
+    unit: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What is drawn, with its unit."""
+        return f"{self.of} in {self.unit}" if self.unit else self.of
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -58,7 +68,10 @@ class Plot(NamedTuple):
 
 
 def plot_of_tasks(
-    rows: Sequence[Mapping[str, Any]], metric: str, over: str | None = None
+    rows: Sequence[Mapping[str, Any]],
+    metric: str,
+    over: str | None = None,
+    unit: str | None = None,
 ) -> Plot | None:
     """Return the plot of a number over a value of the points, a line for each of another value.
 
@@ -88,7 +101,7 @@ def plot_of_tasks(
         name: [_mean(x, found, metric) for x, found in sorted(places.items())]
         for name, places in sorted(groups.items(), key=lambda one: _natural(one[0]))
     }
-    return Plot(over, metric, lines)
+    return Plot(over, metric, lines, unit=unit)
 
 
 def _is_seed(name: str) -> bool:
@@ -117,13 +130,21 @@ def _mean(x: float, rows: Sequence[Mapping[str, Any]], metric: str) -> PlotPoint
 
 def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
     """Return the plot of a number over the attempts that have it; None of fewer than two."""
-    found = [
-        PlotPoint(float(place), number["value"], number.get("error"))
+    named = [
+        (place, number)
         for place, attempt in enumerate(attempts, 1)
         for number in attempt.metrics
         if number["name"] == metric
     ]
-    return Plot("attempt", metric, {"": found}) if len(found) > 1 else None
+    found = [PlotPoint(float(place), one["value"], one.get("error")) for place, one in named]
+    unit = _unit_of(one for _, one in named)
+    return Plot("attempt", metric, {"": found}, unit=unit) if len(found) > 1 else None
+
+
+def _unit_of(numbers: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the unit that all numbers have."""
+    units = {one.get("unit") for one in numbers}
+    return units.pop() if len(units) == 1 else None
 
 
 def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
@@ -138,10 +159,14 @@ def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
 
 
 def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot | None:
-    found = [
-        PlotPoint(float(one.number), float(number["value"]), number.get("error"))
+    numbers = {
+        one.number: number
         for one in counting_rounds(state, state.loops[loop.name])
         if (number := one.numbers.get(metric)) is not None
+    }
+    found = [
+        PlotPoint(float(place), float(one["value"]), one.get("error"))
+        for place, one in numbers.items()
     ]
     if len(found) < 2:
         return None
@@ -154,11 +179,12 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
         {"": found},
         [PlotPoint(p.x, y) for p, y in zip(found, best, strict=True)] if better else [],
         {f"{u.test} {u.limit:g}": float(u.limit) for u in until if u.test in ("below", "above")},
+        _unit_of(numbers.values()),
     )
 
 
 class _Frame(NamedTuple):
-    """The ends of both axes."""
+    """The ends of both axes; a limit far from all numbers lies beyond them."""
 
     left: float
     right: float
@@ -169,6 +195,10 @@ class _Frame(NamedTuple):
         """Return how far a point lies from the left and from below, from 0 to 1."""
         return _share(point.x, self.left, self.right), _share(point.y, self.low, self.high)
 
+    def beyond(self, y: float) -> str:
+        """Return an arrow to where a value lies beyond the ends, nothing for one between them."""
+        return "↓ " if _within(y) < self.low else "↑ " if _within(y) > self.high else ""
+
 
 def _share(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
@@ -178,10 +208,10 @@ def _frame(plot: Plot) -> _Frame:
     every = [one for points in plot.lines.values() for one in points]
     reach = [one.error if one.error and isfinite(one.error) else 0.0 for one in every]
     ends = zip(every, reach, strict=True)
-    ys = [
-        *(y for one, error in ends for y in (one.y - error, one.y + error)),
-        *plot.limits.values(),
-    ]
+    ys = [y for one, error in ends for y in (one.y - error, one.y + error)]
+    low, high = _apart(min(ys), max(ys))
+    far = _REACH * (high - low)
+    ys += [one for one in plot.limits.values() if low - far <= one <= high + far]
     xs = [one.x for one in every]
     return _Frame(*_apart(min(xs), max(xs)), *_apart(min(ys), max(ys)))
 
@@ -212,7 +242,7 @@ def drawing(plot: Plot) -> str:
     for place, (name, points) in enumerate(plot.lines.items()):
         parts += _line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
     parts += _bounds(plot, frame)
-    return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.of} over {plot.over}", parts)
+    return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.title} over {plot.over}", parts)
 
 
 def _place(frame: _Frame, x: float, y: float) -> tuple[float, float]:
@@ -236,7 +266,7 @@ def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
     yield element("path", d=f"M{_LEFT} {_TOP}V{bottom}H{right}", class_="axis")
     yield text(svg.shortened(plot.over, 40), x=(_LEFT + right) / 2, y=_HEIGHT - 6,
                text_anchor="middle")  # fmt: skip
-    yield text(svg.shortened(plot.of, 30), x=4, y=12)
+    yield text(svg.shortened(plot.title, 50), x=4, y=12)
 
 
 def _line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
@@ -259,7 +289,7 @@ def _polyline(places: Iterable[tuple[float, float]], **style: object) -> str:
 
 
 def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
-    """Yield the best so far as steps, and each limit as a line with its name."""
+    """Yield the best so far as steps, and each limit as a line with its name, or at the edge."""
     if plot.best:
         places = [_place(frame, one.x, one.y) for one in _stepped(plot.best)]
         x, y = places[-1]
@@ -267,10 +297,15 @@ def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
         yield text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
     for name, limit in plot.limits.items():
         x, y = _place(frame, frame.left, limit)
-        yield element("line", x1=x, x2=_WIDTH - _RIGHT, y1=y, y2=y, **_LIMIT)
+        right = _WIDTH - _RIGHT
+        if arrow := frame.beyond(limit):
+            edge = _TOP - 4 if limit > frame.high else _HEIGHT - 6
+            yield text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
+            continue
+        yield element("line", x1=x, x2=right, y1=y, y2=y, **_LIMIT)
         # Below its line at the top, where the name of the axis stands.
         beside = y - 4 if y > _TOP + 12 else y + 14
-        yield text(name, x=x + 4, y=beside, style="fill:var(--person)")
+        yield text(name, x=x + 4, y=beside, style=_OF_LIMIT)
 
 
 def _stepped(points: Sequence[PlotPoint]) -> list[PlotPoint]:
@@ -287,7 +322,8 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     """Return the plot in lines of a terminal, ``width`` and ``height`` of the canvas in letters."""
     frame = _frame(plot)
     canvas = [[0] * width for _ in range(height)]
-    limits = ([PlotPoint(x, y) for x in frame[:2]] for y in plot.limits.values())
+    near = {name: y for name, y in plot.limits.items() if not frame.beyond(y)}
+    limits = ([PlotPoint(x, y) for x in frame[:2]] for y in near.values())
     best = [_stepped(plot.best)] if plot.best else []
     for points in (*plot.lines.values(), *best, *limits):
         for x, y in _dots(frame, points, width * 2 - 1, height * 4 - 1):
@@ -303,11 +339,12 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     lines_of = [
         *(name or plot.of for name in plot.lines),
         *(["best so far"] if plot.best else []),
-        *plot.limits,
+        *near,
     ]
     named = [f"{' ' * wide}  lines: {', '.join(lines_of)}"] if len(lines_of) > 1 else []
-    head = f"{plot.of}"
-    return [head, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
+    far = [f"{frame.beyond(y)}{name}" for name, y in plot.limits.items() if name not in near]
+    named += [f"{' ' * wide}  off the scale: {', '.join(far)}"] if far else []
+    return [plot.title, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
 
 
 def _dots(

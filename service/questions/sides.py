@@ -14,9 +14,9 @@ from projections.files.comparison import (
     side_of_stage,
     side_of_state,
 )
-from service.errors import NotFound
+from service.errors import InvalidOption, NotFound
 from service.reading.log import WorkflowLog
-from service.reading.moment import parse_moment
+from service.reading.moment import Moment, parse_moment
 from service.reading.rounds import round_named
 
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
@@ -41,7 +41,7 @@ def side_of(
     if (asked := round_named(state, named)) is not None:
         return side_of_round(name, state, *asked)
     if found is None:
-        return side_of_state(name, log.current(parse_moment(named)))
+        return side_of_state(name, log.current(_moment(named)))
     stage, attempt = found["stage"], found["attempt"]
     known = state.stage(stage)
     side = side_of_attempt(name, log.steps(), stage, attempt)
@@ -49,6 +49,15 @@ def side_of(
         has = ", ".join(one.id for one in known.attempts) or "none"
         raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
     return side
+
+
+def _moment(text: str) -> Moment:
+    try:
+        return parse_moment(text)
+    except InvalidOption:
+        sides = "a stage, STAGE/ATTEMPT, LOOP@ROUND, a workflow's folder or archive (.zip)"
+        moments = "a moment (12, 2026-03-31T14:00, @{2 hours ago}, session:3)"
+        raise InvalidOption(f"expected {sides}, or {moments}, found {text!r}", value=text) from None
 
 
 def sides_of(named: str, state: Workflow) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from pathlib import Path
@@ -173,6 +174,27 @@ def test_points_of_a_sweep_within_the_bounds_are_counted_as_tasks(
     assert place.done("mandate", "list")[0]["used"]["tasks"] == 2
     assert asked([300, 310, 320, 330, 340, 350], "--dry-run")["mandate"] is None
     place.is_sound()
+
+
+@pytest.mark.parametrize(("most", "code"), [(2, 6), (3, 0)])
+def test_tasks_that_a_changed_input_adds_are_charged_before_they_start(
+    tmp_path: Path, most: int, code: int
+) -> None:
+    """The cover sees no file and counts the new task alone; the attempt is held to the limit."""
+    stage = copy.deepcopy(SWEEP) | {"inputs": ["in.txt"]}
+    stage["parameters"]["command"] = "cat ../../../i*.txt > out.txt"
+    plan = plan_with(values=TEMPERATURES, tasks=most, stages=["stage-1"]) | {"stages": [stage]}
+    place = made(tmp_path, "trust", plan)
+    (place.path / "in.txt").write_text("1\n")
+    place.done("run")
+    (place.path / "in.txt").write_text("2\n")
+    words = ("amend", "propose", "--stage", "stage-1", "--reason", "more", "--set")
+    told = place.done(*BO, *words, "parameters.map.grid.T=[300, 310, 320]")
+    assert (told["mandate"], told["impact"]["tasks"]["stage-1"]["computed"]) == ("sampling", 3)
+    answer = place.call(*BO, "run")
+    assert answer.code == code
+    assert ("3 tasks may be computed, and 2 of its 2 are left" in answer.out) == (most == 2)
+    assert place.done("mandate", "list")[0]["used"]["tasks"] == (0 if most == 2 else 3)
 
 
 def test_an_attempt_under_way_is_stopped_and_charged_for_what_it_took(

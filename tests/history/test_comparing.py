@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.support import Place, call, write_plan
+from tests.cli.support import HERE, Place, call, write_plan
 from tests.sweeps.support import begun, sweep
 
 STAGE = {
@@ -86,7 +91,9 @@ def test_what_is_no_side_is_told(tmp_path: Path) -> None:
     assert place.call("compare", "1", "1").code == 2
     missing = place.call("compare", "1", "stage-1/att-0009")
     assert (missing.code, "att-0002" in missing.err) == (3, True)
-    assert place.call("compare", "1", "never").code == 2
+    for unknown in ("never", "study.zip"):
+        answer = place.call("compare", "1", unknown)
+        assert (answer.code, "expected a stage, STAGE/ATTEMPT, " in answer.err) == (2, True)
     (tmp_path / "no.zip").write_text("no archive")
     damaged = place.json("compare", "1", str(tmp_path / "no.zip"))
     assert (damaged.code, damaged.error["code"]) == (1, "unusable_archive")
@@ -178,6 +185,54 @@ def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path, k
 
 
 ENERGY = {"at": "e.json#/e", "unit": "J", "better": "lower"}
+
+
+def test_a_side_may_end_with_a_slash_as_a_shell_completes_it(tmp_path: Path) -> None:
+    """A stage alone has its attempts so too, here, in a folder and in an archive."""
+    place = _fitted(tmp_path)
+    archive = place.path.parent / "COPY.ZIP"
+    place.done("export", "archive", str(archive))
+    assert place.done("compare", "stage-1/")["sides"] == [ONE, TWO]
+    for other in (place.path, archive):
+        found = call("-o", "json", "compare", f"{other}/stage-1/").data["sides"]
+        assert found == [f"{other}/{ONE}", f"{other}/{TWO}"]
+
+
+def test_the_text_of_a_file_is_found_by_a_side_that_made_it_and_one_that_read_it(
+    tmp_path: Path,
+) -> None:
+    """No side is shown as empty, because the other had the file in another role."""
+    one = {**STAGE, "parameters": {"command": "echo 1 > out.txt"}}
+    two: dict[str, Any] = {"id": "stage-2", "name": "Read", "depends_on": ["stage-1"]}
+    two |= {"inputs": ["stage-1/out.txt"], "outputs": ["stage-2/b"]}
+    two["parameters"] = {"command": "cp ../stage-1/out.txt b"}
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    plan = write_plan(tmp_path, {"workflow_id": "two", "stages": [one, two]})
+    place.done("init", str(plan), "--consent", "trust")
+    place.done("run")
+    for sides in (("stage-1", "stage-2"), ("stage-1", str(place.path))):
+        assert place.done("compare", *sides, "--text", "stage-1/out.txt")["lines"] == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_comparison_that_is_ended_leaves_nothing_of_an_archive(
+    tmp_path: Path, end: signal.Signals
+) -> None:
+    """The folder in which it was unpacked goes by whatever end."""
+    place = made(tmp_path)
+    archive = _copied(place, "archive")
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    environ = {**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(folder)}
+    line = [sys.executable, "-m", "cli.main", "compare", str(place.path), str(archive)]
+    with subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        while not any(any(one.iterdir()) for one in folder.iterdir()) and process.poll() is None:
+            time.sleep(0.001)
+        process.send_signal(end)
+        process.communicate(timeout=60)
+    assert process.returncode in (128 + end, 0)
+    assert list(folder.iterdir()) == []
 
 
 def test_tasks_of_two_sweeps_are_compared_by_their_keys(tmp_path: Path) -> None:

@@ -103,6 +103,45 @@ def test_a_limit_anywhere_is_drawn(limit: float) -> None:
     assert len(in_braille(plot)) > 3
 
 
+def test_a_number_is_drawn_with_its_unit() -> None:
+    """Beside its name, above all labels of the axis; numbers of two units have none."""
+    state = state_of([3.0, 5.0], {}, {"below": 3.5})
+    loop = state.loops["search"]
+
+    def drawn(*units: str) -> list[str]:
+        rounds = [
+            replace(one, numbers={"next.f": {**one.numbers["next.f"], "unit": unit}})
+            for one, unit in zip(loop.rounds, units, strict=True)
+        ]
+        state.loops["search"] = replace(loop, rounds=rounds)
+        (plot,) = plots_of_rounds(state, "search")
+        texts = ET.fromstring(drawing(plot)).findall("{*}text")
+        heights = sorted(float(one.get("y", "")) for one in texts)
+        assert heights[1] - heights[0] >= 12
+        return [next(one.text or "" for one in texts if one.get("x") == "4"), in_braille(plot)[0]]
+
+    assert drawn("kJ/mol", "kJ/mol") == ["next.f in kJ/mol"] * 2
+    assert drawn("kJ/mol", "eV") == ["next.f"] * 2
+
+
+@pytest.mark.parametrize(("limit", "arrow"), [({"below": -1000}, "↓"), ({"above": 1000}, "↑")])
+def test_a_limit_far_from_all_numbers_is_named_at_the_edge_and_does_not_flatten_them(
+    limit: dict[str, Any], arrow: str
+) -> None:
+    """The scale follows the numbers; no line is drawn where the limit is not."""
+    (plot,) = plots_of_rounds(state_of([3.0, 5.0, 2.0, 4.0], {}, limit), "search")
+    picture = ET.fromstring(drawing(plot))
+    heights = [float(one.get("cy", "")) for one in picture.findall("{*}circle")]
+    assert max(heights) - min(heights) > 150
+    assert not [one for one in picture.findall("{*}line") if one.get("stroke-dasharray")]
+    ((test, most),) = limit.items()
+    name = f"{arrow} {test} {most}"
+    assert name in {one.text for one in picture.findall("{*}text")}
+    lines = in_braille(plot)
+    assert (lines[1][0], lines[12][0]) == ("5", "2")
+    assert lines[-1].strip() == f"off the scale: {name}"
+
+
 @pytest.mark.parametrize("rounds", range(3, 31))
 def test_an_axis_of_rounds_names_two_of_them_at_least(rounds: int) -> None:
     """Whole ones: there is no round 2.5."""

@@ -80,7 +80,7 @@ def test_without_a_round_all_is_computed_anew_and_older_numbers_judge_nothing(
     assert [one["counts"] for one in rounds] == [False, False, True]
     assert "by an earlier definition" in place.call("round", "show", "walk").out
     amended(place, "--set", 'rounds.walk.until={"metric": "next.best", "below": 2.5}')
-    assert place.done("round", "show", "walk")["over"] == "3 rounds"
+    assert place.done("round", "show", "walk")["over"] == "its limit of 3 rounds"
 
 
 @pytest.mark.slow

@@ -69,7 +69,9 @@ def test_a_loop_that_is_not_over_says_how_far_it_goes_by_other_limits(walked: Pl
     assert "in round 2, stays there: its limits leave no" in _brings(walked, "core_hours=0.01")[1]
     assert _brings(walked, 'until={"metric": "next.best", "below": -1}')[0] == {}
     walked.done("round", "stop", "walk", "--reason", "Enough.")
-    assert _brings(walked, "at_most=9")[0] == {}
+    told, text = _brings(walked, "at_most=9")
+    assert (told["goes_on"], told["stays_stopped"]) == (None, "Enough.")
+    assert "The loop walk, over in round 2, stays stopped: Enough." in text
 
 
 @pytest.mark.slow
@@ -79,10 +81,14 @@ def test_a_loop_that_ends_by_a_change_says_why(walked: Place) -> None:
     assert shown["impact"]["loops"]["walk"]["goes_on"]["rounds"] == 7
     told, text = _brings(walked, 'until={"metric": "next.best", "below": 2.5}')
     assert (told["goes_on"], told["ends"]) == (None, "next.best below 2.5")
-    assert "The loop walk ends: next.best below 2.5" in text
-    words = ("--set", "rounds.walk.at_most=2", "--reason", "Enough.")
-    id_ = walked.done("amend", "propose", *words)["amendment"]["id"]
-    assert "The loop walk ends: 2 rounds" in walked.call("amend", "show", id_).out
+    assert "The loop walk, in round 2, ends: next.best below 2.5" in text
+    for most, limit in ((2, "2 rounds"), (1, "1 round")):
+        words = ("--set", f"rounds.walk.at_most={most}", "--reason", "Enough.")
+        id_ = walked.done("amend", "propose", *words)["amendment"]["id"]
+        text = walked.call("amend", "show", id_).out
+        ends = f"The loop walk, in round 2, ends: its limit of {limit}"
+        assert f"{ends}\n" in text
+        assert f"{ends} (" in walked.call("inbox").out
 
 
 @pytest.mark.slow
