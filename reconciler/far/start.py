@@ -95,7 +95,7 @@ def collect_once() -> None:
         except Exception as error:
             if not is_cut(error):
                 raise
-            return again(own)
+            return bool(again(own))
         return True
 
     Submission.try_download_result = collect
