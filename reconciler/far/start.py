@@ -6,8 +6,8 @@ a connection to a far machine and a client of the cloud are imported once they a
 ``--ends FOLDER`` before the program, the second for which DPDispatcher pauses after a submission
 ends as soon as the jobs that have begun are over, so that a short one is collected at once. A
 submission that is taken up again sends no file over what its jobs have changed. The exit code tells
-that a connection broke, which is silence and no refusal. Python's own work at the end of a process,
-a third of a start, is left out.
+that a connection broke, which is silence and no refusal; what else hinders a collection is told at
+once. Python's own work at the end of a process, a third of a start, is left out.
 """
 
 from __future__ import annotations
@@ -80,6 +80,27 @@ def send_once() -> None:
     )
 
 
+def collect_once() -> None:
+    """Let DPDispatcher say at once that it cannot collect, unless a connection broke.
+
+    It tries for a day, and never takes a file of two names, or a name that is no UTF-8.
+    """
+    from dpdispatcher.submission import Submission
+
+    again = Submission.try_download_result
+
+    def collect(own: Submission) -> bool:
+        try:
+            own.download_jobs()
+        except Exception as error:
+            if not is_cut(error):
+                raise
+            return bool(again(own))
+        return True
+
+    Submission.try_download_result = collect
+
+
 def _sleep(folder: Path, seconds: float) -> None:
     end = time.monotonic() + seconds
     if seconds != _PAUSE:
@@ -121,6 +142,7 @@ def main(arguments: list[str]) -> None:
         arguments = arguments[2:]
     if arguments[1:2] == ["submit"]:
         send_once()
+        collect_once()
     sys.argv = arguments
     # The folder of this script holds modules that are nobody's.
     sys.path[0] = str(Path(arguments[0]).parent)

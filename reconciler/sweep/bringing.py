@@ -10,6 +10,7 @@ from reconciler.attempt import execution_host, markers
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import ask
 from reconciler.submission.away import BACK
+from reconciler.sweep.tasks import listed
 from service.root.disk import write_whole
 
 #: In the folder of the tasks: everything that they left there is here.
@@ -34,11 +35,16 @@ def bring_tasks(attempt: AttemptPaths) -> None:
 
 
 def _places(attempt: AttemptPaths) -> Iterator[tuple[Path, Path]]:
-    """Yield what came and where it goes, the journals last: they tell of all else."""
+    """Yield what came and where it goes, the journals last: they tell of all else.
+
+    A folder whose name is that of no task which the attempt was given stays where it came to.
+    """
     back, done = attempt.tasks / BACK, attempt.stage_folder / DONE
-    for found in sorted(back.glob("done/*")):
+    given = {folder for _, folder, _ in listed(attempt)}
+    came = [one for one in sorted(back.glob("*/*")) if one.name in given]
+    for found in (one for one in came if one.parent.name == "done"):
         yield found, done / found.name
-    for found in sorted([*back.glob("failed/*"), *back.glob("lost/*")]):
+    for found in (one for one in came if one.parent.name in ("failed", "lost")):
         if (done / found.name).exists():  # it was judged anew, and is no result any more
             yield done / found.name, attempt.tasks / "aside" / found.name
         yield found, attempt.tasks / found.parent.name / found.name

@@ -397,7 +397,9 @@ def runs_told(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
                     job = hash_
                 case ["s", number, at] if number.isdigit():
                     found[int(number)] = _began(at, job)
-                case ["e", number, state, code, at, why] if number.isdigit():
+                case ["e", number, "done" | "failed" | "lost" as state, code, at, why] if (
+                    number.isdigit()
+                ):
                     end = {"exit_code": plain.number(code), "ended": _micros(at), "why": why}
                     begun = found.get(int(number)) or _began(at, None)
                     found[int(number)] = begun | {"state": state} | end

@@ -1,0 +1,62 @@
+"""What tasks leave on another machine beside their results, whatever it is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import PROMPT, Sshd, init, write_machine
+from tests.cluster.test_far_loop import ends, sweep, tasks
+from tests.cluster.test_ssh import machine
+from tests.crash.support import Workflow
+
+pytestmark = pytest.mark.slow
+
+#: Writes under the names of other tasks and of no task, and into a journal that is no worker's.
+_STRANGE = (
+    'for at in done failed; do mkdir -p "$WFCTL_TASKS/back/$at/x=0" "$WFCTL_TASKS/back/$at/own"; '
+    'echo 9 > "$WFCTL_TASKS/back/$at/x=0/f.json"; echo 9 > "$WFCTL_TASKS/back/$at/own/f.json"; '
+    'done; { head -c 999 /dev/urandom; printf "\\ne\\t1\\tbogus\\t0\\t1\\t\\n"; } '
+    '> "$WFCTL_TASKS/back/journal.9"'
+)
+
+
+@pytest.mark.long
+def test_a_folder_under_the_name_of_another_task_displaces_no_result(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The second attempt is given two tasks; its folders for the third stay where they came to."""
+    go = workflow.root / "go"
+    waits = f'[ "$WFCTL_PARAM_x" = 0 ] || [ -e "{go}" ] || exit 3'
+    strange = f'[ "$WFCTL_PARAM_x" != 1 ] || {{ {_STRANGE}; }}'
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, sweep(workflow, f"{waits}; {strange}", 3))
+    assert workflow.call("run").returncode == 6
+    go.touch()
+    own = workflow.root / "run/tasks/own/f.json"
+    workflow.succeed("stage", "retry", "run", "--fix", "go")
+    workflow.succeed("run", **PROMPT)
+    assert json.loads((workflow.root / "run/tasks/x=0/f.json").read_text()) == {"f": 0}
+    assert not own.exists()
+    assert ends(workflow) == ["x=0", "x=1", "x=2"]
+    assert tasks(workflow, "run")["counts"]["done"] == 3
+    workflow.succeed("fsck", "--protocol")
+    workflow.succeed("replay", "--check")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("left", ["echo 1 > a; ln a b", "echo 1 > $'\\xff'"])
+def test_a_file_that_dpdispatcher_does_not_take_comes_all_the_same(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, left: str
+) -> None:
+    """A file of two names, or with a name that is no UTF-8; each task is computed once."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, sweep(workflow, left, 2))
+    workflow.succeed("run", **PROMPT)
+    assert ends(workflow) == ["x=0", "x=1"]
+    assert tasks(workflow, "run")["counts"]["done"] == 2
+    came = [one for one in (workflow.root / "run/tasks/x=1").iterdir() if one.stat().st_size == 2]
+    assert came
+    workflow.succeed("fsck", "--protocol")
