@@ -415,7 +415,7 @@ def _began(at: str, job: str | None) -> dict[str, Any]:
 
 def journals(attempt: AttemptPaths) -> list[Path]:
     """Return the files in which the workers write down what becomes of their tasks."""
-    return sorted(attempt.tasks.glob("journal.*"))
+    return sorted(one for one in attempt.tasks.glob("journal.*") if one.is_file())
 
 
 def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:

@@ -19,7 +19,7 @@ _STRANGE = (
     'for at in done failed; do mkdir -p "$WFCTL_TASKS/back/$at/x=0" "$WFCTL_TASKS/back/$at/own"; '
     'echo 9 > "$WFCTL_TASKS/back/$at/x=0/f.json"; echo 9 > "$WFCTL_TASKS/back/$at/own/f.json"; '
     'done; { head -c 999 /dev/urandom; printf "\\ne\\t1\\tbogus\\t0\\t1\\t\\n"; } '
-    '> "$WFCTL_TASKS/back/journal.9"'
+    '> "$WFCTL_TASKS/back/journal.9"; mkdir -p "$WFCTL_TASKS/back/journal.7"'
 )
 
 
