@@ -241,6 +241,14 @@ def duration(start: str | None, end: str | None) -> str:
     return " ".join(parts[:2])
 
 
+def epoch(moment: str | None) -> float | None:
+    """Return a time in seconds since the epoch; None for what is no time, as people may type it."""
+    try:
+        return datetime.fromisoformat(moment or "").timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
 def passed(moment: str, now: str) -> float | None:
     """Return the seconds from a time to ``now`` (UTC), negative where it is yet to come.
 

@@ -18,6 +18,7 @@ from lifecycle.state.conditions import needed_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from projections.words.text import epoch
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths, digest_of, named
 from reconciler.context import Jobs, Mode
@@ -316,7 +317,8 @@ def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths
     began = launched(one)
     if not (one.starts.exists() and began):
         return False
-    if began < datetime.fromisoformat(state.created).timestamp() * _SECOND:
+    since = epoch(state.created)
+    if since is None or began < since * _SECOND:
         return False
     there = (launch_told(jobs.root / path) for path in needed_by(state, stage))
     return all(found is None or found[2] <= began for found in there)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from projections.words.text import epoch
 from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import ReconcilerError
 from reconciler.files.described import check_launched, used_by_launched
@@ -95,9 +95,8 @@ def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLau
     if number is None or not done.is_file() or len(plain.text(done).split("\n")) > 2:
         return None
     ended = done.stat().st_mtime
-    with suppress(ValueError):
-        if ended < datetime.fromisoformat(earlier).timestamp():
-            return None
+    if ended < (epoch(earlier) or 0.0):
+        return None
     # The wrapper was put there before it ran.
     since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
     return ManualLaunch(stage.id, session, since, number, ended)

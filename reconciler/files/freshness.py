@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from stat import S_IFDIR
@@ -23,6 +22,7 @@ from lifecycle.sweeps.definition import MAP, is_sweep
 from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
 from projections.words.came_about import is_taken_over, without_record
+from projections.words.text import epoch
 from reconciler.attempt.paths import PREPARED
 from reconciler.errors import ReconcilerError
 
@@ -131,9 +131,9 @@ def _times(root: Path, state: Workflow) -> dict[str, float]:
     """
     found = {}
     for stage in state.stages.values():
-        if stage.status is not Status.COMPLETED or stage.completed_at is None:
+        last = epoch(stage.completed_at)
+        if stage.status is not Status.COMPLETED or last is None:
             continue
-        last = datetime.fromisoformat(stage.completed_at).timestamp()
         for path in without_record(stage):
             with suppress(OSError):
                 written = (root / path).stat().st_mtime
@@ -161,13 +161,15 @@ def _otherwise(
     root: Path, stage: Stage, what: str, recorded: Iterable[dict[str, Any]], since: str, deep: bool
 ) -> Iterator[Deviation]:
     attempt = stage.source.id if stage.source else None
-    began = datetime.fromisoformat(since).timestamp()
-    for one in _suspects(root, recorded, began - _MARGIN, deep):
+    began = epoch(since)
+    # Of an imported stage a person may have typed a time that is none: each file is looked at.
+    for one in _suspects(root, recorded, (began or 0.0) - _MARGIN, deep):
         kind = _kind(root, one, deep)
         if kind is not None:
             after = None
             with suppress(OSError):
-                after = max((root / one["path"]).stat().st_ctime - began, 0.0)
+                written = (root / one["path"]).stat().st_ctime
+                after = max(written - began, 0.0) if began is not None else None
             yield Deviation(stage.id, attempt, what, one["path"], kind, since, after)
 
 

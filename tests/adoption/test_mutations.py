@@ -75,6 +75,30 @@ def mutated(document: Any, draw: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("typed", ["", "soon", "2026-13-01", "99999-01-01"])
+def test_a_time_that_is_none_keeps_nobody_from_reading(tmp_path: Path, typed: str) -> None:
+    """It stands in the state as a person typed it, and no command takes it for a moment."""
+    source = s.history(s.STATES[6])
+    document = json.loads((source / s.STATE).read_bytes())
+    document["created"] = typed
+    for stage in document["stages"]:
+        stage |= {"started_at": typed, "completed_at": typed}
+    s.write_files(tmp_path / "w", json.dumps(document), (source / s.LOG).read_bytes())
+    root = s.imported(tmp_path / "w")
+    assert json.loads((root.path / s.STATE).read_bytes()) == document
+    for words in (
+        "status",
+        "show stage-1",
+        "why",
+        "report",
+        "run --dry-run",
+        "fsck",
+        "audit times",
+    ):
+        assert root.call(*words.split()).code != 1, words
+
+
+@pytest.mark.slow
 @SETTINGS
 @given(data=st.data())
 def test_a_mutated_state_is_imported_to_the_letter_or_refused(data: Any, tmp_path: Path) -> None:
