@@ -162,7 +162,7 @@ def _otherwise(
 ) -> Iterator[Deviation]:
     attempt = stage.source.id if stage.source else None
     began = epoch(since)
-    # Of an imported stage a person may have typed a time that is none: each file is looked at.
+    # Of an imported stage a person may have typed anything as its time: each file is looked at.
     for one in _suspects(root, recorded, (began or 0.0) - _MARGIN, deep):
         kind = _kind(root, one, deep)
         if kind is not None:

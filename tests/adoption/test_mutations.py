@@ -76,7 +76,9 @@ def mutated(document: Any, draw: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("typed", ["", "soon", "2026-13-01", "99999-01-01"])
-def test_a_time_that_is_none_keeps_nobody_from_reading(tmp_path: Path, typed: str) -> None:
+def test_a_time_that_nobody_can_read_keeps_no_command_from_answering(
+    tmp_path: Path, typed: str
+) -> None:
     """It stands in the state as a person typed it, and no command takes it for a moment."""
     source = s.history(s.STATES[6])
     document = json.loads((source / s.STATE).read_bytes())
