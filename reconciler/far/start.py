@@ -83,22 +83,22 @@ def send_once() -> None:
 def collect_once() -> None:
     """Let DPDispatcher say at once that it cannot collect, unless a connection broke.
 
-    It tries for a day, and never takes a file of two names, or a name that is no UTF-8.
+    It tries for a day, though it never takes a file of two names, or a name that is no UTF-8; what
+    is not found it does not try again.
     """
     from dpdispatcher.submission import Submission
 
-    again = Submission.try_download_result
+    download = Submission.download_jobs
 
-    def collect(own: Submission) -> bool:
+    def collect(own: Submission, *args: Any, **options: Any) -> None:
         try:
-            own.download_jobs()
+            download(own, *args, **options)
         except Exception as error:
-            if not is_cut(error):
+            if is_cut(error) or isinstance(error, FileNotFoundError):
                 raise
-            return bool(again(own))
-        return True
+            raise FileNotFoundError(f"{type(error).__name__}: {error}") from error
 
-    Submission.try_download_result = collect
+    Submission.download_jobs = collect
 
 
 def _sleep(folder: Path, seconds: float) -> None:
