@@ -234,7 +234,8 @@ def test_readers_see_how_the_criterion_of_a_loop_went(tmp_path: Path) -> None:
     for words in (["round", "show", "walk"], ["report", "-"]):
         told = place.call(*words).out
         assert "⠤" in told
-        assert "lines: next.best, best so far, below 0.5, above 8" in told
+        assert "lines: next.best, best so far, below 0.5\n" in told
+        assert "off the scale: ↑ above 8" in told
     with served(tmp_path, "--root", str(place.path)) as pages:
         shown = pages.get("/w/loop-2026-11-26/").text
     for page in (text_of(place, "report"), shown):
