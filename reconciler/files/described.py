@@ -234,10 +234,6 @@ def submitted(
     return submission.with_variables(placed_, variables_of_round(root, state, stage))
 
 
-#: What a job sees of its round: its number, and the folder of what its stage left in the last.
-ROUND = VARIABLE
-
-
 def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
     """Return what the jobs of a stage see of the round that they compute."""
     name = state.loop_of(stage.id)
@@ -245,7 +241,7 @@ def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, s
         return {}
     number = state.loops[name].round.number
     before = {BEFORE: str(root / folder_of(stage.id, number - 1))} if number > 1 else {}
-    return {ROUND: str(number), **before}
+    return {VARIABLE: str(number), **before}
 
 
 def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:

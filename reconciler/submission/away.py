@@ -62,9 +62,8 @@ def results_read(submission: Mapping[str, Any], attempt: AttemptPaths) -> list[s
 
     They hold results of other tasks, and what a stage left in the round before.
     """
-    before = Path((submission["resources"].get("envs") or {}).get(BEFORE, attempt.root / "."))
-    own = os.path.relpath(before, attempt.root)
-    rounds = [own] if own != "." and before.is_dir() else []
+    before = str((submission["resources"].get("envs") or {}).get(BEFORE, ""))
+    rounds = [os.path.relpath(before, attempt.root)] if before and Path(before).is_dir() else []
     return [*rounds, *plain.text(attempt.tasks / READ).splitlines()]
 
 
