@@ -20,7 +20,7 @@ EXAMPLES := build/examples
 # Several targets install into one virtual environment.
 .NOTPARALLEL:
 
-.PHONY: help demo test quick crash soak examples check house format bench pictures package clean tools test-tools
+.PHONY: help demo test test-root quick crash soak examples check house format bench pictures package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,10 @@ demo: $(VENV)/.app tools ## run a real small workflow, killed and brought back o
 
 test: $(VENV)/.dev tools test-tools ## run every test but the long matrices
 	$(PYTEST) -n $(WORKERS)
+
+test-root: $(VENV)/.dev tools test-tools ## run the tests that need root (mounts, other accounts)
+	@[ "$$(id -u)" = 0 ] || { echo "make: \`make test-root\` must be run by root" >&2; exit 1; }
+	$(PYTEST) -n $(WORKERS) -m 'root and not soak'
 
 quick: $(VENV)/.dev ## run what a change can reach, the nearest first, for half a minute
 	$(BIN)/python -m tests.quick
@@ -85,11 +89,13 @@ bench: $(VENV)/.bench ## measure speed beside other event stores
 pictures: $(VENV)/.dev tools ## take pictures of the pages and of reports
 	$(BIN)/python -m tests.pages.pictures build/pictures --readme
 
-package: $(VENV)/.made tools ## build the wheel and run the demo from it, away from the sources
+package: $(VENV)/.made tools ## build the wheel, install it in both ways of the README, run the demo
 	rm -rf $(PACKAGE)
 	$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps -w $(PACKAGE) .
 	$(BIN)/python -m venv $(PACKAGE)/venv
 	$(PACKAGE)/venv/bin/python -m pip --disable-pip-version-check --quiet install $(PACKAGE)/*.whl
+	PIPX_HOME="$(CURDIR)/$(PACKAGE)/pipx" PIPX_BIN_DIR="$(CURDIR)/$(PACKAGE)/bin" \
+	  pipx install --python $(PYTHON) $(PACKAGE)/*.whl && $(PACKAGE)/bin/wfctl --version
 	cd $(PACKAGE) && PATH="$(CURDIR)/$(PACKAGE)/venv/bin:$$PATH" wfctl demo
 
 clean: ## remove what the tasks have made

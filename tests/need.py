@@ -12,9 +12,11 @@ import pytest
 
 #: Histories of real workflows, which lie beside the checkout where somebody has them.
 HISTORIES = Path(__file__).resolve().parents[2] / "shared" / "data" / "histories"
-#: The reasons for a skip that count in CI too: nothing of the machine is missing.
+#: Reasons for which CI may skip a test too: nothing is missing on the machine.
 NO_HISTORIES = "no real histories beside this checkout"
 NO_CLIENT = "npm could not install it"
+NEEDS_ROOT = "needs root; `make test-root` runs it"
+ALLOWED_IN_CI = (NO_HISTORIES, NO_CLIENT, NEEDS_ROOT)
 
 
 def need(held: bool, reason: str) -> None:
@@ -30,6 +32,11 @@ def need_programs(*names: str) -> None:
     need(not missing, f"not installed: {', '.join(missing)}")
 
 
+def need_root() -> None:
+    """Skip the test unless root runs it."""
+    need(os.geteuid() == 0, NEEDS_ROOT)
+
+
 def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counter[str]:
     """Return why tests or files were skipped that nobody may skip in CI, with how often.
 
@@ -37,7 +44,7 @@ def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counte
     """
     places = [one.longrepr for one in reports if one.skipped]
     reasons = [place[2].removeprefix("Skipped: ") for place in places if isinstance(place, tuple)]
-    return Counter(reason for reason in reasons if not reason.startswith((NO_HISTORIES, NO_CLIENT)))
+    return Counter(reason for reason in reasons if not reason.startswith(ALLOWED_IN_CI))
 
 
 def is_strict() -> bool:

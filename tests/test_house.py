@@ -24,7 +24,7 @@ ROOMS = (
     "cli",
     "wfctl_read",
 )
-FILE_LINES, FUNCTION_LINES, USUAL_LINES = 500, 60, 10
+FUNCTION_LINES, USUAL_LINES = 60, 10
 TREES = (
     "EventStoreError",
     "LifecycleError",
@@ -46,23 +46,11 @@ def taken_apart(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
-def is_made(text: str) -> bool:
-    """Whether a program has written the file, as its first line says."""
-    return "written by `python -m" in text.partition("\n")[0]
-
-
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the functions of a file with their number of lines."""
     for node in ast.walk(taken_apart(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{path.relative_to(HERE)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1
-
-
-def test_no_file_is_longer_than_can_be_read_at_once() -> None:
-    """Split by what the parts know, never by length alone."""
-    texts = {path: path.read_text("utf-8") for path in sources()}
-    lines = {path: len(text.splitlines()) for path, text in texts.items() if not is_made(text)}
-    assert {str(path): count for path, count in lines.items() if count >= FILE_LINES} == {}
 
 
 def test_functions_are_small() -> None:

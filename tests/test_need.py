@@ -9,6 +9,7 @@ pytest_plugins = ["pytester"]
 Counts = dict[str, int]
 
 CONFTEST = "from tests.conftest import pytest_sessionfinish, pytest_terminal_summary"
+CONFTEST_FOR_ROOT = f"{CONFTEST}, pytest_runtest_setup"
 PAGE = """
 import pytest
 from tests.need import NO_HISTORIES, need, need_programs
@@ -49,6 +50,16 @@ REASONS = [
     "fixture without it",
     "could not import 'nobody'",
 ]
+PAGE_FOR_ROOT = """
+import pytest
+
+@pytest.mark.root
+def test_mount():
+    pass
+
+def test_good():
+    pass
+"""
 
 
 def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, ci: str) -> tuple[Counts, str]:
@@ -90,3 +101,18 @@ def test_a_run_with_something_missing_fails_in_ci_alone(
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE)
     assert pytester.runpytest_subprocess("-n", "1").ret == code
+
+
+@pytest.mark.parametrize(
+    ("user", "counts"), [(0, {"passed": 2}), (1000, {"passed": 1, "skipped": 1})]
+)
+def test_a_test_for_root_is_skipped_for_ordinary_users_and_ci_allows_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, user: int, counts: Counts
+) -> None:
+    """The second step of CI runs the test as root."""
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    pytester.makeconftest(CONFTEST_FOR_ROOT)
+    pytester.makepyfile(test_page=PAGE_FOR_ROOT)
+    done = pytester.runpytest_inprocess("-W", "ignore::pytest.PytestUnknownMarkWarning")
+    assert (done.parseoutcomes(), done.ret) == (counts, 0)

@@ -138,17 +138,25 @@ def commit(folder: Path, date: str) -> None:
     _git(folder, "commit", "--quiet", "--allow-empty", "-m", "state", date=date)
 
 
-def _git(folder: Path, *arguments: str, date: str = "2026-04-01T00:00:00Z") -> None:
-    who = {
+def git_identity(date: str = "2026-04-01T00:00:00Z") -> dict[str, str]:
+    """Return the environment that tells git who commits and when.
+
+    Git refuses to commit for a user account that has configured no name.
+    """
+    fields = {"NAME": "A", "EMAIL": "a@example.org", "DATE": date}
+    return {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
-        for field, value in (("NAME", "A"), ("EMAIL", "a@example.org"), ("DATE", date))
+        for field, value in fields.items()
     }
+
+
+def _git(folder: Path, *arguments: str, date: str = "2026-04-01T00:00:00Z") -> None:
     need_programs("git")
     subprocess.run(
         ["git", "-c", "commit.gpgsign=false", *arguments],
         cwd=folder,
-        env={**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull},
+        env={**os.environ, **git_identity(date), "GIT_CONFIG_GLOBAL": os.devnull},
         check=True,
         capture_output=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -36,11 +37,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str, given: str | None = None) -> str:
-    """Run git as anyone who made the folder did."""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *words], input=given, check=True, capture_output=True, text=True
-    )
+    """Run git in a folder, as the person who made the folder, and return its output."""
+    done = try_git(folder, *words, given=given)
+    done.check_returncode()
     return done.stdout.strip()
+
+
+def try_git(
+    folder: Path, *words: str, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run git like `git`, and return its output and exit code, also after a failure."""
+    return subprocess.run(
+        ["git", "-C", str(folder), *words],
+        input=given,
+        env={**os.environ, **s.git_identity()},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
 
 
 def program(tmp_path: Path) -> tuple[Path, Path]:
@@ -129,7 +143,7 @@ def test_no_program_that_a_repository_names_is_run(
         place.done("machine", "init", "login", "--type", "feature", "--data", json.dumps(machine))
     lay, falls_for_it = WAYS[way]
     lay(folder, evil)
-    subprocess.run(["git", "-C", str(folder), *falls_for_it], check=False, capture_output=True)
+    try_git(folder, *falls_for_it)
     assert trace.exists()  # the attack works on git itself
     trace.unlink()
     if command == "import":

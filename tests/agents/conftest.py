@@ -11,9 +11,10 @@ import pytest
 from tests.agents.support import stages
 from tests.amendments.support import make_keys
 from tests.cli.support import agree
-from tests.cluster.support import SSH, Sshd, free_port, need_daemons, script
+from tests.cluster.support import SSH, Sshd, free_port, script
 from tests.crash.conftest import workflow as plain_workflow
 from tests.crash.support import Workflow
+from tests.need import need_programs
 
 plain = plain_workflow
 
@@ -21,7 +22,7 @@ plain = plain_workflow
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """Start an sshd on loopback for all tests of a worker."""
-    need_daemons(*SSH)
+    need_programs(*SSH)
     made = Sshd(tmp_path_factory.mktemp("sshd"), free_port())
     made.start()
     yield made

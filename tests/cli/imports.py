@@ -70,10 +70,13 @@ OPENED: dict[str, dict[str, int]] = {
     },
 }
 
-#: Runs a command line, then says which modules are loaded, which models of events are built, and
-#: which files of the root were opened.
+#: Runs a command line, then reports which modules it loaded, which models of events were built, and
+#: which files of the root were opened. Modules that the interpreter loads before the program starts
+#: (a `sitecustomize`, as Debian's Python has it) are not reported.
 _PROGRAM = """
-import json, os, sys
+import sys
+before = set(sys.modules)
+import json, os
 opened = []
 def hear(event, arguments):
     if event in ("open", "sqlite3.connect"):
@@ -90,7 +93,8 @@ def below(kind):
 built = [] if base is None else [
     m.type for m in below(base.Payload) if m.__pydantic_complete__ and "type" in vars(m)]
 with open(sys.argv[1], "w") as file:
-    said = {"code": code, "modules": sorted(sys.modules), "built": sorted(built), "opened": opened}
+    modules = sorted(set(sys.modules) - before)
+    said = {"code": code, "modules": modules, "built": sorted(built), "opened": opened}
     json.dump(said, file)
 """
 

@@ -12,16 +12,17 @@ import pytest
 from tests.cluster.support import (
     PLACE,
     SLURM,
+    SLURM_PORT,
     SSH,
     Slurm,
     Sshd,
     alone,
     free_port,
-    need_daemons,
     script,
 )
 from tests.crash.conftest import workflow as plain_workflow
 from tests.crash.support import Workflow
+from tests.need import need_programs
 
 plain = plain_workflow
 
@@ -29,10 +30,10 @@ plain = plain_workflow
 @pytest.fixture(scope="session")
 def slurm_conf() -> Path:
     """Start Slurm, or find it running, one worker at a time; return its configuration."""
-    need_daemons(*SLURM)
+    need_programs(*SLURM)
     PLACE.mkdir(exist_ok=True)
     with alone(PLACE / "starting"):
-        script("start-slurm.sh", PLACE / "slurm")
+        script("start-slurm.sh", PLACE / "slurm", SLURM_PORT)
     return PLACE / "slurm" / "slurm.conf"
 
 
@@ -53,7 +54,7 @@ def workflow(plain: Workflow, slurm: Slurm) -> Iterator[Workflow]:
 @pytest.fixture
 def sshd(tmp_path: Path, slurm: Slurm) -> Iterator[Sshd]:
     """Start an sshd for this test alone, so that it may be stopped."""
-    need_daemons(*SSH)
+    need_programs(*SSH)
     made = Sshd(tmp_path / "sshd", free_port())
     made.start(**slurm.environ)
     yield made

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# A one-node Slurm on loopback, for the tests: `start-slurm.sh DIR` starts it, or finds it running;
-# `start-slurm.sh DIR stop` ends what it started. Needs root and Debian's slurm-wlm and munge.
-# Everything lies below DIR, so a Slurm that the machine has anyway is left alone. Clients need
-# SLURM_CONF=DIR/slurm.conf.
+# A one-node Slurm on loopback, for the tests. `start-slurm.sh DIR PORT` starts it, or finds it
+# running; `start-slurm.sh DIR PORT stop` stops its daemons. Needs Debian's slurm-wlm and munge, and
+# no root: the daemons belong to the user account that starts them and run jobs of that account only.
+# All files are written below DIR, so another Slurm on the machine is not touched. Clients need
+# SLURM_CONF=DIR/slurm.conf. slurmctld listens on PORT, slurmd on the next port.
 set -euo pipefail
 
 dir=$1
+port=$2
 host=$(hostname -s)
+user=$(id -un)
 export SLURM_CONF=$dir/slurm.conf
 
 runs() { # pid file, name
@@ -32,7 +35,7 @@ stop() { # name
   fi
 }
 
-if [ "${2:-}" = stop ]; then
+if [ "${3:-}" = stop ]; then
   for daemon in slurmd slurmctld munged; do stop "$daemon"; done
   exit 0
 fi
@@ -54,13 +57,13 @@ until_true 100 authenticates
 cat >"$dir/slurm.conf.new" <<CONF
 ClusterName=wfctl
 SlurmctldHost=$host(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
+SlurmUser=$user
+SlurmdUser=$user
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge/socket
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-SlurmctldPort=16817
-SlurmdPort=16818
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
 SlurmctldPidFile=$dir/slurmctld.pid
 SlurmdPidFile=$dir/slurmd.pid
 StateSaveLocation=$dir/state

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An sshd on loopback, for the tests: `start-sshd.sh DIR PORT` starts it, or finds it running;
-# `start-sshd.sh DIR PORT stop` ends it. Needs root and Debian's openssh-server. Everything lies
-# below DIR: keys, configuration, process id. A Slurm of the tests is passed on by SLURM_CONF.
+# `start-sshd.sh DIR PORT stop` ends it. Needs Debian's openssh-server and no root: an sshd of an
+# ordinary user account accepts that account only. Keys, configuration and process id lie below DIR. A Slurm of the tests is passed on by SLURM_CONF.
 # Who logs in has an empty home below DIR: bash reads ~/.bashrc for each command that sshd starts, and
 # what a person keeps there can take longer than the command.
 set -euo pipefail
@@ -16,7 +16,9 @@ if [ "${3:-}" = stop ]; then
   exit 0
 fi
 
-mkdir -p "$dir/home" /run/sshd
+mkdir -p "$dir/home"
+# An sshd of root separates its privileges in this folder.
+[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
 chmod 700 "$dir"
 for key in host_key id_ed25519; do
   [ -f "$dir/$key" ] || ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import getpass
 import json
 import os
 import re
@@ -17,19 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.support import Workflow, until
-from tests.need import need, need_programs
 
 HERE = Path(__file__).parent
-#: The daemons outlive a run of the tests, since nobody knows which run is the last.
-PLACE = Path("/var/tmp/wfctl-cluster")
+#: Folder of the Slurm that every test run of this user account shares. Its daemons outlive a run,
+#: because no run knows that it is the last.
+PLACE = Path(f"/var/tmp/wfctl-cluster-{os.geteuid()}")
+#: Port of slurmctld; slurmd listens on the next one. Two user accounts never share a Slurm.
+SLURM_PORT = 16817 + 2 * (os.geteuid() % 5000)
 SLURM = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun")
 SSH = ("sshd", "ssh", "ssh-keygen")
-
-
-def need_daemons(*names: str) -> None:
-    """Skip the test unless the programs are installed, and may be started."""
-    need_programs(*names)
-    need(os.geteuid() == 0, "only root can start the daemons")
 
 
 def script(name: str, *arguments: object, **environ: str) -> None:
@@ -116,7 +113,7 @@ class Sshd:
         """Return the connection settings as DPDispatcher takes them."""
         return {
             "hostname": "127.0.0.1",
-            "username": "root",
+            "username": getpass.getuser(),
             "port": self.port,
             "key_filename": str(self.folder / "id_ed25519"),
         }

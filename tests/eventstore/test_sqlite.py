@@ -328,7 +328,7 @@ READ_ONLY = """
 set -e
 mount -t tmpfs -o size=4m tmpfs "$1"
 cp "$2"/events.db* "$1"
-mount -o remount,ro "$1"
+mount -o remount,bind,ro "$1"
 exec "$3" -m tests.eventstore.elsewhere read "$1/events.db"
 """
 
