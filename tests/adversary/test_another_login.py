@@ -17,7 +17,6 @@ from lifecycle.fold.evolve import REDUCER
 from service.reading import stream_log
 from service.reading.stream_log import key_file
 from tests.cli.support import Place, wfctl, write_plan
-from tests.need import need
 
 STRANGER = 65534
 #: Takes a lock on every file below a folder that it can open, and tells how many they were.
@@ -99,9 +98,9 @@ def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]
     assert wfctl("--root", str(root), "wait", "stage-1").code == 0
 
 
+@pytest.mark.root
 def test_another_login_holds_up_no_append(rooted: Place) -> None:
     """It may lock what it can open, and it can open nothing that we lock."""
-    need(os.geteuid() == 0, "another login can be taken by root alone")
     grabber = subprocess.Popen(
         [sys.executable, "-c", GRAB, str(rooted.path), str(STRANGER)],
         cwd="/",
@@ -169,9 +168,9 @@ def as_colleague(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.root
 def test_a_root_that_is_shared_by_its_owner_stays_shared(open_folder: Path) -> None:
     """Who lets the group write `.wfctl` lets it append."""
-    need(os.geteuid() == 0, "another login can be taken by root alone")
     root = open_folder / "root"
     place = shared(root)
     assert place.call("note", "mine").code == 0
@@ -181,12 +180,12 @@ def test_a_root_that_is_shared_by_its_owner_stays_shared(open_folder: Path) -> N
     assert place.notes() == ["mine", "warming up", "a colleague's", "mine again"]
 
 
+@pytest.mark.root
 @pytest.mark.slow
 def test_who_may_write_the_log_under_another_login_cannot_seal_a_state(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key of the owner is closed to them, and a state under another key is not believed."""
-    need(os.geteuid() == 0, "another login can be taken by root alone")
     monkeypatch.setenv("XDG_STATE_HOME", str(open_folder / "state-of-the-owner"))
     place = shared(open_folder / "root")
     notes = open_folder / "notes.jsonl"

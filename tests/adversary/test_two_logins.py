@@ -16,9 +16,8 @@ from tests.amendments.support import LONGER, PLAN, make_keys, sign
 from tests.cli.support import Answer, agree, wfctl, write_plan
 from tests.cli.terminal import answered_as
 from tests.forked import LOGIN
-from tests.need import need
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 #: The first is Debian's `nobody`, since OpenSSH works for logins with a name alone.
 WRITER, AGENT, NAMELESS = 65534, 65532, 65531
@@ -98,7 +97,6 @@ class Host(NamedTuple):
 @pytest.fixture
 def host() -> Iterator[Host]:
     """Make a root of the writer under `signature`; the person's keys are root's here."""
-    need(os.geteuid() == 0, "another login can be taken by root alone")
     with TemporaryDirectory() as name:
         made = Host(Path(name))
         made.path.chmod(0o755)

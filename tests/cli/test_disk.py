@@ -16,7 +16,7 @@ from tests.cli.support import Answer, Place, tree, write_plan
 from tests.cli.test_reads import READS
 from tests.need import need
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 #: Bytes of a file system that holds a workflow, and little more.
 SIZE = 2_000_000
@@ -27,7 +27,7 @@ LONG = "x" * 19_000
 
 
 def mount(*arguments: str | Path) -> None:
-    """Mount, or skip where that is not permitted."""
+    """Mount a file system; also root may be denied that, in a container for example."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     need(done.returncode == 0, f"mount is not permitted here: {done.stderr.strip()}")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -184,8 +186,12 @@ def test_what_a_superseded_attempt_left_is_recorded(tmp_path: Path) -> None:
 def test_what_an_attempt_left_before_the_root_was_moved_is_recorded(tmp_path: Path) -> None:
     """Its job ended meanwhile, and what it wrote moved with the root."""
     place = _at_work(tmp_path)
-    for process in processes.below(processes.census(), place.path):
-        os.kill(process.pid, signal.SIGKILL)
+    # A shell may start its next program between the listing and the kill.
+    while found := processes.below(processes.census(), place.path):
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.05)
     moved = Place(tmp_path / "elsewhere")
     place.path.rename(moved.path)
     moved.done("--root-is", "moved", "rehydrate")

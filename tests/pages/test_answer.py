@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from lifecycle.state.workflow import Stage, Workflow
 from projections.exports.graph_svg import drawing
 from tests.cli.support import Place, write_plan
-from tests.need import need, need_programs
+from tests.need import need_programs
 from tests.pages.support import Served, served
 
 #: Milliseconds that a page may take to show what happened.
@@ -182,9 +182,9 @@ def test_what_somebody_reads_stays_in_its_place(browser: Browser, tmp_path: Path
         place.call("wait", "stage-1")
 
 
+@pytest.mark.root
 def test_another_login_takes_no_room_on_the_port(tmp_path: Path) -> None:
     """However many connections it opens, and leaves half open."""
-    need(os.geteuid() == 0, "not root, which can act as another login")
     place = study(tmp_path)
     with served(tmp_path, "--root", str(place.path)) as pages, crowded(pages.port, 280):
         assert "melt" in pages.get("/").text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import stat
@@ -16,7 +15,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.cli.support import Place
-from tests.need import need
 from tests.pages.support import PATIENCE, Served, running, served, started
 
 NOBODY = 65534
@@ -113,9 +111,9 @@ def test_a_server_that_is_told_to_end_says_so(half_way: Place, short: Path, plac
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
+@pytest.mark.root
 def test_another_login_is_refused(half_way: Place, short: Path) -> None:
     """By the mode of the socket, and by who asks where somebody opened it to all."""
-    need(os.geteuid() == 0, "not root, which can act as another login")
     path = short / "open.sock"
     with started(short, "--root", str(half_way.path), "--socket", str(path)) as said:
         _wait_for(said, "http://localhost:8000/")
