@@ -202,14 +202,19 @@ class NoCommand(Refused):
 
 
 class NotFinished(Worded, Refused):
-    """A session cannot end as completed while stages are unfinished."""
+    """A session cannot end as completed while a stage or a loop is unfinished."""
 
     code = "not_finished"
     text = (
-        "the session ends as completed once every stage is completed or skipped; unfinished: "
-        "{stages:, }. Name another reason."
+        "the session ends as completed once every stage is completed or skipped and every loop is "
+        "over; unfinished: {_unfinished}. Name another reason."
     )
     stages: list[str]
+    loops: list[str]
+
+    @property
+    def _unfinished(self) -> str:
+        return ", ".join([*self.stages, *(f"loop {name}" for name in self.loops)])
 
 
 class BudgetLeft(Worded, Refused):
@@ -235,10 +240,13 @@ class NothingHinders(Worded, Refused):
 
 
 class NothingLeft(Worded, Refused):
-    """A session cannot be held up where every stage is completed or skipped."""
+    """A session of a finished workflow cannot end with another reason than completed."""
 
     code = "nothing_left"
-    text = "every stage is completed or skipped: expected --reason completed, found {reason}."
+    text = (
+        "every stage is completed or skipped, and every loop is over: "
+        "expected --reason completed, found {reason}."
+    )
     reason: str
 
 

@@ -113,6 +113,7 @@ _DECIDES = {
     "drift": ("drift show",),
     "stale": ("rerun {}",),
     "failure": ("why {}",),
+    "round": ("round show {}", 'round stop {} --reason "TEXT"'),
     "judgement": ('stage complete {} --evidence "TEXT"',),
 }
 

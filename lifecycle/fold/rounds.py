@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lifecycle.event import Event
+from lifecycle.state.effort import cost_problems, of_a_round, used
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -14,7 +15,7 @@ from lifecycle.sweeps.definition import MAP, is_sweep, without_result
 from lifecycle.words.document import rewired_fields
 from lifecycle.words.mandates import counted
 from lifecycle.words.metrics import metrics_of
-from lifecycle.words.rounds import LoopDefinition, is_met, loops_of, outside_of
+from lifecycle.words.rounds import LoopDefinition, envelope_of, is_met, loops_of, outside_of
 
 
 def begun(draft: Workflow, event: Event) -> None:
@@ -130,8 +131,19 @@ def _why_over(draft: Workflow, loop: LoopDefinition, standing: LoopState) -> str
     for until in loop.until:
         if is_met(until, numbers, better_of(draft, until.metric)):
             return str(until)
-    at_its_limit = standing.round.number >= loop.at_most
-    return f"its limit of {counted(loop.at_most, 'round')}" if at_its_limit else None
+    if standing.round.number >= loop.at_most:
+        return f"its limit of {counted(loop.at_most, 'round')}"
+    return _used_up(draft, loop)
+
+
+def _used_up(draft: Workflow, loop: LoopDefinition) -> str | None:
+    """Return which limit of the loop leaves no room for a round of one point; None if none does."""
+    envelope = envelope_of(loop)
+    if envelope.tasks is None and envelope.core_hours is None:
+        return None
+    problems = cost_problems(envelope, used(draft, envelope.name), *of_a_round(draft, loop, 1))
+    why = "; ".join(problems)
+    return f"no further round is within its limits: {why}" if why else None
 
 
 def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:

@@ -205,11 +205,11 @@ def end(state: Workflow, command: p.SessionEnded) -> Decision:
     if not state.session.is_open:
         raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
     left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
-    if command.reason == "completed" and left:
-        raise NotFinished([stage.id for stage in left])
+    if command.reason == "completed" and not state.is_finished:
+        raise NotFinished([stage.id for stage in left], state.open_loops)
     if command.reason == "budget_exhausted" and all(affords(state, stage) for stage in left):
         raise BudgetLeft(state.session.cost, budget_of(state))
-    if command.reason != "completed" and not left:
+    if command.reason != "completed" and state.is_finished:
         raise NothingLeft(command.reason)
     if command.reason == "blocked" and not command.next and not hindrances(state):
         raise NothingHinders

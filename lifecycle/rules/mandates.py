@@ -9,16 +9,14 @@ from lifecycle.fold.evolve import apply
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import Impact, foresee
 from lifecycle.state.conditions import cores
-from lifecycle.state.effort import HOUR, Used, task_count, used
+from lifecycle.state.effort import cost_problems, task_count, used
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.mandates import (
     GRACE,
     MISSING,
     Mandate,
-    counted,
     is_for,
     is_over,
-    number,
     outside_at,
     time_limit,
 )
@@ -89,27 +87,6 @@ def _beyond(
     if reruns and so_far.reruns + reruns > mandate.reruns:
         yield f"{so_far.reruns} of its {mandate.reruns} reruns are used, and {reruns} are asked for"
     yield from cost_problems(mandate, so_far, *ahead(state, amendment, impact))
-
-
-def cost_problems(
-    mandate: Mandate, so_far: Used, tasks: int, seconds: float | None
-) -> Iterator[str]:
-    """Say what of a mandate's tasks and core hours is not left for so many."""
-    if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
-        left = max(0, mandate.tasks - so_far.tasks)
-        yield f"{counted(tasks, 'task')} may be computed, and {_left(left, mandate.tasks)}"
-    if mandate.core_hours is None:
-        return
-    if seconds is None:
-        yield "a stage has no parameters.time_limit, and nobody knows what it may use"
-    elif so_far.core_seconds + seconds > mandate.core_hours * HOUR:
-        left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / HOUR)
-        hours = counted(seconds / HOUR, "core hour")
-        yield f"up to {hours} may be used, and {_left(left_hours, mandate.core_hours)}"
-
-
-def _left(left: float, most: float) -> str:
-    return f"{number(left)} of its {number(most)} {'is' if number(left) == '1' else 'are'} left"
 
 
 def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, float | None]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
 from lifecycle.fold.rounds import is_from_its_source
 from lifecycle.payload import models as p
-from lifecycle.rules.mandates import cost_problems
-from lifecycle.state.effort import of_a_round, used
+from lifecycle.state.effort import cost_problems, of_a_round, used
 from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import MAP

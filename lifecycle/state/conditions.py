@@ -13,6 +13,7 @@ from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS, is_sweep, without_result
 from lifecycle.words.document import default_session_config
+from lifecycle.words.rounds import LoopDefinition
 from lifecycle.words.values import MAX_WEIGHT, wanted
 
 if TYPE_CHECKING:
@@ -200,6 +201,24 @@ def _asked(state: Workflow) -> Iterator[Hindrance]:
             why = f"{name} waits for the points of round {loop.round.number + 1}"
             command = f"wfctl round propose {name} FILE --reason TEXT"
             yield Hindrance(None, why, f"`{command}`", command, ("FILE", "TEXT"))
+
+
+def has_refused_points(state: Workflow, name: str) -> bool:
+    """Return whether `run` has refused the points that a stage of the loop wrote.
+
+    A session that ends as blocked has tried to start each round that was due.
+    """
+    is_blocked = not state.session.is_open and state.session.exit_reason == "blocked"
+    return is_blocked and state.loops[name].is_due and not state.loop(name).asks_somebody
+
+
+def after_refused_points(loop: LoopDefinition, why: str) -> tuple[str, str]:
+    """Return the command that follows a refusal of points, and ``why`` followed by the choices."""
+    choices = (
+        f"correct {loop.asked} first, or widen rounds.{loop.name} by an amendment, "
+        f"or end the loop with `wfctl round stop {loop.name} --reason TEXT`"
+    )
+    return f"wfctl rerun {loop.asked} --reason TEXT", f"{why}: {choices}"
 
 
 def _decisions(state: Workflow) -> Iterator[Hindrance]:

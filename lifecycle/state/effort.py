@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from lifecycle.state.conditions import added_points, cores
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
-from lifecycle.words.mandates import GRACE, time_limit
+from lifecycle.words.mandates import GRACE, Mandate, counted, number, time_limit
 from lifecycle.words.rounds import LoopDefinition
 
 #: Seconds.
@@ -86,3 +87,27 @@ def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, 
         tasks += own
         seconds += own * cores(state, stage) * ((limit or 0) + GRACE)
     return tasks, None if unknown else seconds
+
+
+def cost_problems(
+    mandate: Mandate, so_far: Used, tasks: int, seconds: float | None
+) -> Iterator[str]:
+    """Yield a sentence for each limit of a mandate that more work would exceed.
+
+    ``tasks`` and ``seconds`` (of cores, at most) are those of the work, ``so_far`` what was used.
+    """
+    if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
+        left = max(0, mandate.tasks - so_far.tasks)
+        yield f"{counted(tasks, 'task')} may be computed, and {_left(left, mandate.tasks)}"
+    if mandate.core_hours is None:
+        return
+    if seconds is None:
+        yield "a stage has no parameters.time_limit, and nobody knows what it may use"
+    elif so_far.core_seconds + seconds > mandate.core_hours * HOUR:
+        left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / HOUR)
+        hours = counted(seconds / HOUR, "core hour")
+        yield f"up to {hours} may be used, and {_left(left_hours, mandate.core_hours)}"
+
+
+def _left(left: float, most: float) -> str:
+    return f"{number(left)} of its {number(most)} {'is' if number(left) == '1' else 'are'} left"

@@ -446,7 +446,12 @@ class Workflow:
     def is_finished(self) -> bool:
         """Whether every stage is completed or skipped, and every loop is over."""
         done = all(stage.status in FINISHED for stage in self.stages.values())
-        return done and all(loop.over is not None for loop in self.loops.values())
+        return done and not self.open_loops
+
+    @property
+    def open_loops(self) -> list[str]:
+        """The names of the loops that are not over."""
+        return [name for name, loop in self.loops.items() if loop.over is None]
 
     @property
     def pending_amendments(self) -> list[Amendment]:

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from lifecycle.state.conditions import (
     Hindrance,
+    after_refused_points,
     budget_of,
     estimate,
+    has_refused_points,
     hindrance_of,
     hindrances,
     is_beyond,
@@ -132,16 +134,25 @@ def hindered(state: Workflow, around: Surroundings) -> list[Hindrance]:
     session = session_bar(state, around)
     if session is not None and len(barred) < len(due):
         held.append(session.to_hindrance(None))
-    return held + [one.to_hindrance(None) for one in _asked(state)]
+    return held + [one.to_hindrance(None) for one in _waiting_loops(state)]
 
 
-def _asked(state: Workflow) -> Iterator[Bar]:
-    """Look at loops that wait for points which one of their stages has said."""
+def _waiting_loops(state: Workflow) -> Iterator[Bar]:
+    """Yield the loops whose next points a stage wrote, with the command that leads on.
+
+    `run` takes the points. If it has ended without taking them, they were refused, and the same
+    command would refuse them again: the stage that wrote them runs again after a correction.
+    """
     for name, loop in state.loops.items():
-        asked = state.loop(name)
-        if loop.is_due and not asked.asks_somebody and not state.pending_amendments:
-            why = f"{name} waits for the points of round {loop.round.number + 1}"
-            yield Bar(why, NextAction(f"wfctl round propose {name}", why))
+        definition = state.loop(name)
+        if not loop.is_due or definition.asks_somebody or state.pending_amendments:
+            continue
+        why = f"{name} waits for the points of round {loop.round.number + 1}"
+        if not has_refused_points(state, name):
+            yield Bar(why, NextAction(GO_ON, why))
+            continue
+        why = f"{why}; those in {definition.ask} were refused"
+        yield Bar(why, NextAction(*after_refused_points(definition, why), ("TEXT",)))
 
 
 def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str]:
@@ -283,7 +294,7 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
 
 def _of_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
     """Begin the next round of each loop that waits for points, unless a loop of ours does it."""
-    yield from () if around.driven else (one.action for one in _asked(state))
+    yield from () if around.driven else (one.action for one in _waiting_loops(state))
     for name, loop in state.loops.items():
         if loop.is_due and not state.pending_amendments and state.loop(name).asks_somebody:
             why = f"{name} waits for the points of round {loop.round.number + 1}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lifecycle.state.conditions import downstream, reason
+from lifecycle.state.conditions import downstream, has_refused_points, reason
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.came_about import Item, came_about, decided_edits
@@ -112,6 +112,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
         *_stale(state, found),
         *(Item("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
         *_of_stages(state),
+        *_of_loops(state),
         *came_about(state, seen.times, seen.gone),
         *decided_edits(state.edits),
     ]
@@ -166,6 +167,19 @@ def _of_stages(state: Workflow) -> Iterator[Item]:
     for stage in (one for one in stages if one.status is Status.FAILED):
         used = f"{stage.retry_count} of {retry_limit(state.backend_type(stage))} retries used"
         yield Item("failure", stage.id, f"{reason(stage)[:_REASON]} ({used})", stage.id)
+
+
+def _of_loops(state: Workflow) -> Iterator[Item]:
+    """Yield the loops that continue only after somebody acts."""
+    for name, loop in state.loops.items():
+        definition = state.loop(name)
+        if not loop.is_due or state.pending_amendments:
+            continue
+        text = f"waits for the points of round {loop.round.number + 1}"
+        if definition.asks_somebody:
+            yield Item("round", name, text)
+        elif has_refused_points(state, name):
+            yield Item("round", name, f"{text}; those in {definition.ask} were refused")
 
 
 def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:

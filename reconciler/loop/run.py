@@ -12,9 +12,17 @@ from functools import partial
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import Hindrance, affords, budget_of, has_results_kept, is_short
+from lifecycle.state.conditions import (
+    Hindrance,
+    affords,
+    after_refused_points,
+    budget_of,
+    has_results_kept,
+    is_short,
+)
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.rounds import LoopDefinition
 from projections.files.sessions import sessions
 from projections.screens.next_actions import GO_ON, Surroundings, bar
 from projections.words.account import stale
@@ -221,6 +229,12 @@ def _asked_of(state: Workflow, name: str) -> Asked:
     return (name, loop.number, state.version, str(loop.ended_at))
 
 
+def _of_refused_points(loop: LoopDefinition, why: str) -> Hindrance:
+    command, _ = after_refused_points(loop, why)
+    unblock = f"`{command}`, or `wfctl round stop {loop.name} --reason TEXT`"
+    return Hindrance(loop.asked, why, unblock, command, ("TEXT",))
+
+
 def _mark_of(stage: Stage) -> Mark:
     return (stage.id, stage.status.value, len(stage.attempts), stage.retry_count)
 
@@ -292,13 +306,13 @@ class WorkflowLoop:
     def _named(self, state: Workflow) -> list[Hindrance]:
         """Return what was found to hinder stages that have not moved since."""
         marks = map(_mark_of, state.stages.values())
-        asked = {_asked_of(state, name): state.loop(name).asked for name in state.loops}
+        loops = {_asked_of(state, name): state.loop(name) for name in state.loops}
         return [
             *(self._hindrances[mark] for mark in marks if mark in self._hindrances),
             *(
-                Hindrance(asked[mark], why, f"`wfctl rerun {asked[mark]} --reason TEXT`")
+                _of_refused_points(loops[mark], why)
                 for mark, why in self._refused.items()
-                if mark in asked
+                if mark in loops
             ),
         ]
 

@@ -13,8 +13,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
 from lifecycle.rules.decide import after, decide
-from lifecycle.rules.mandates import cost_problems
-from lifecycle.state.effort import Used
+from lifecycle.state.effort import Used, cost_problems
 from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
 from service.reading.stream_log import from_bytes, to_bytes

@@ -16,10 +16,13 @@ _NEXT = (
 )
 
 
-def plan(folder: Path, **loop: Any) -> dict[str, Any]:
-    """Return a plan: a sweep and its proposer in a loop, and a stage behind it.
+def plan(
+    folder: Path, *, is_last: bool = False, time_limit: int | None = None, **loop: Any
+) -> dict[str, Any]:
+    """Return a plan: a sweep and its proposer in a loop, and a stage behind the loop.
 
-    The points behind round 1 are those of ``given/1``. None as a field takes it away.
+    The points behind round 1 are those of ``given/1``. None as a field takes it away. ``is_last``
+    leaves out the stage behind the loop; ``time_limit`` in seconds is that of each stage in it.
     """
     (folder / "given").mkdir(exist_ok=True)
     known = {
@@ -41,17 +44,19 @@ def plan(folder: Path, **loop: Any) -> dict[str, Any]:
         "command": _NEXT.format(given=folder / "given"),
         "metrics": {"best": {"at": "best.json#/f", "better": "lower"}},
     }
+    stages = [
+        _stage("run", [], ["tasks.csv"], run),
+        _stage("next", ["run"], ["next.csv", "best.json"], following),
+        _stage("tell", ["next", "run"], ["all.csv"], {"command": "cp ../run/tasks.csv all.csv"}),
+    ]
+    if time_limit is not None:
+        for stage in stages[:2]:
+            stage["parameters"]["time_limit"] = time_limit
     return {
         "workflow_id": "loop-2026-11-26",
         "purpose": "Walk.",
         "session_config": {"session_budget": 1000},
-        "stages": [
-            _stage("run", [], ["tasks.csv"], run),
-            _stage("next", ["run"], ["next.csv", "best.json"], following),
-            _stage(
-                "tell", ["next", "run"], ["all.csv"], {"command": "cp ../run/tasks.csv all.csv"}
-            ),
-        ],
+        "stages": stages[:2] if is_last else stages,
         "rounds": {"walk": {key: value for key, value in known.items() if value is not None}},
     }
 

@@ -56,6 +56,51 @@ def test_points_that_may_not_be_computed_begin_nothing(tmp_path: Path, name: str
     assert lines(tmp_path / "trace") == ["x=0", "x=50", "x=7", "x=8"]
 
 
+#: Why a loop waits → what its proposer writes, fields of the loop, and words of the reason.
+WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "for an agent": ("x\n7\n", {"ask": "agent"}, "waits for the points of round 2"),
+    "a point outside the envelope": ("x\n999\n", {}, "x: 999 is not within"),
+    "an empty proposal": ("x\n", {}, "it has no points"),
+    "more points than tasks are left": ("x\n7\n8\n", {"tasks": 5}, "2 of its 5 are left"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WAITS)
+def test_a_waiting_loop_without_a_stage_behind_it_ends_run_as_blocked_with_the_reason(
+    tmp_path: Path, name: str
+) -> None:
+    """All stages are completed, but the workflow is not: no session may end as completed."""
+    given, loop, reason = WAITS[name]
+    place = looped(tmp_path, given, is_last=True, **loop)
+    ended = place.json("run")
+    assert ended.code == 6
+    assert reason in ended.out
+    assert "round walk: waits for the points of round 2" in place.call("inbox").out
+    place.done("session", "start")
+    refused = place.json("session", "end", "--reason", "completed")
+    assert (refused.code, refused.error["code"]) == (5, "not_finished")
+    assert "loop walk" in refused.error["message"]
+    place.done("session", "end", "--reason", "blocked", "--next", "Correct the proposer.")
+    place.done("round", "stop", "walk", "--reason", "good enough")
+    assert place.done("run")["exit_reason"] == "completed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [{"tasks": 3}, {"core_hours": 0.05}])
+def test_a_loop_is_over_when_its_limit_leaves_no_room_for_one_more_point(
+    tmp_path: Path, limit: dict[str, float]
+) -> None:
+    """Nobody has to act, and a higher limit lets the loop continue."""
+    place = looped(tmp_path, "x\n7\n", "x\n8\n", "x\n9\n", is_last=True, time_limit=60, **limit)
+    assert place.done("run")["exit_reason"] == "completed"
+    assert "no further round is within its limits" in place.call("status").out
+    (name,) = limit
+    amended(place, "--set", f"rounds.walk.{name}=100")
+    place.done("run")
+    assert points_of_rounds(place) == [[7], [8]]
+
+
 @pytest.mark.slow
 def test_a_wider_envelope_takes_the_same_file(tmp_path: Path) -> None:
     """Nothing is computed again for it."""
