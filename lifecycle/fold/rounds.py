@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from lifecycle.event import Event
-from lifecycle.state.effort import cost_problems, of_a_round, used
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -141,6 +140,8 @@ def _used_up(draft: Workflow, loop: LoopDefinition) -> str | None:
     envelope = envelope_of(loop)
     if envelope.tasks is None and envelope.core_hours is None:
         return None
+    from lifecycle.state.effort import cost_problems, of_a_round, used  # few loops need it
+
     problems = cost_problems(envelope, used(draft, envelope.name), *of_a_round(draft, loop, 1))
     why = "; ".join(problems)
     return f"no further round is within its limits: {why}" if why else None

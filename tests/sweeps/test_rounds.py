@@ -89,7 +89,7 @@ def test_a_waiting_loop_without_a_stage_behind_it_ends_run_as_blocked_with_the_r
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [{"tasks": 3}, {"core_hours": 0.05}])
 def test_a_loop_is_over_when_its_limit_leaves_no_room_for_one_more_point(
-    tmp_path: Path, limit: dict[str, float]
+    tmp_path: Path, limit: dict[str, Any]
 ) -> None:
     """Nobody has to act, and a higher limit lets the loop continue."""
     place = looped(tmp_path, "x\n7\n", "x\n8\n", "x\n9\n", is_last=True, time_limit=60, **limit)
