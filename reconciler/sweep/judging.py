@@ -34,6 +34,7 @@ from reconciler.sweep.tasks import (
     Task,
     journals,
     listed,
+    read_mark,
     rows_told,
     runs_told,
     tasks_of,
@@ -356,6 +357,9 @@ def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dic
     if row["state"] != "done":
         return {}
     folder = done / str(row["folder"])
+    mark = read_mark(folder)
+    if mark is not None and mark.key not in ("", row["key"]):
+        return {"state": "lost", "why": f"its folder holds the results of {mark.key:.200}"}
     missing = [path for path in what.outputs if not (folder / path).exists()]
     if missing:
         return {"state": "lost", "why": f"{missing[0]} is gone"}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.errors import Refused
 from lifecycle.fold.rounds import counts_below, points_since
@@ -83,7 +83,7 @@ def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
             set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
 
 
-#: In the folder of a task that is done: the attempt, its number, when it ended, its origin.
+#: Name of the file in the folder of a task that is done; see `TaskMark`.
 MARK = ".wfctl-done"
 #: Names to a worker the folder of a task that is judged again, and not computed.
 JUDGE = "WFCTL_JUDGE"
@@ -128,6 +128,27 @@ class Task:
         """Whether it is not done, and no attempt in place of a lost one tries it again."""
         out = self.failed > retries or self.lost > RECOVERY_LIMIT
         return self.state in ("failed", "lost") and out
+
+
+class TaskMark(NamedTuple):
+    """What the mark in a task's folder states, separated by tabs on one line.
+
+    ``tag`` names the attempt, ``ended`` is in seconds since the epoch as bash writes it. Marks of
+    earlier versions have no ``origin`` or no ``key``, which are empty then.
+    """
+
+    tag: str
+    number: str
+    ended: str
+    origin: str = ""
+    key: str = ""
+
+
+def read_mark(folder: Path) -> TaskMark | None:
+    """Return the mark in the folder of a task; None without one, or if it was cut off."""
+    text = plain.text(folder / MARK)
+    fields = text.removesuffix("\n").split("\t", 4)
+    return TaskMark(*fields) if text.endswith("\n") and len(fields) >= 3 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +253,11 @@ def _marked(
     origin: str,
 ) -> Task:
     """Return a task as done if the mark tells of it; of one that runs, that of its attempt."""
-    text = plain.text(folder / MARK)
-    match text.rstrip("\n").split("\t"):
-        case [tag, _, at, *made_of] if text.endswith("\n") and len(made_of) <= 1:
-            own, keys = tags.get(tag, (None, {task.point.key}))
-        case _:
-            return task
-    # Marks of earlier versions do not say what they are of.
-    alike = task.state == "waiting" and bool(origin) and made_of == [origin]
+    mark = read_mark(folder)
+    if mark is None or mark.key not in ("", task.point.key):
+        return task
+    own, keys = tags.get(mark.tag, (None, {task.point.key}))
+    alike = task.state == "waiting" and bool(origin) and mark.origin == origin
     fits = alike if own is None else task.state == "waiting" or own.id == task.attempt
     fits &= task.point.key in keys
     if not fits or not all((folder / path).exists() for path in outputs):
@@ -249,7 +267,7 @@ def _marked(
         state="done",
         attempt=None if own is None else own.id,
         exit_code=0,
-        ended=_micros(at),
+        ended=_micros(mark.ended),
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )

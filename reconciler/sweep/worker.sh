@@ -78,8 +78,8 @@ ended() { # number, folder, exit code
     fi
     # Put in place with its folder: it is believed by this, whatever becomes of journal and attempt.
     [ "$state" != done ] ||
-        printf '%s\t%s\t%s\t%s\n' \
-            "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" "$WFCTL_TASKS_ORIGIN" >| .wfctl-done
+        printf '%s\t%s\t%s\t%s\t%s\n' "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" \
+            "$WFCTL_TASKS_ORIGIN" "$WFCTL_TASK" >| .wfctl-done
     cd ../.. || exit
     # What did not pass is no result any more.
     [ ! "${WFCTL_JUDGE:-}" ] || [ "$state" = done ] || [ ! -e "$WFCTL_TASKS_TO/$2" ] ||

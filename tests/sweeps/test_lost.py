@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -236,3 +237,42 @@ def test_tasks_of_an_attempt_that_only_the_lost_log_knew_count(workflow: Workflo
     workflow.succeed("run")
     check_over(workflow, trace, done)
     assert workflow.committed("attempt.started") == 0
+
+
+def energies(workflow: Workflow) -> dict[str, int]:
+    """Return the energy of each task by the name of its folder."""
+    found = (workflow.root / "stage-1/tasks").glob("T=*/e.json")
+    return {path.parent.name: json.loads(path.read_text())["e"] for path in found}
+
+
+def swap_folders(workflow: Workflow) -> None:
+    """Give each of two finished tasks the folder of the other."""
+    tasks = workflow.root / "stage-1/tasks"
+    (tasks / "T=1").rename(tasks / "other")
+    (tasks / "T=2").rename(tasks / "T=1")
+    (tasks / "other").rename(tasks / "T=2")
+
+
+def copy_folder(workflow: Workflow) -> None:
+    """Copy the folder of a finished task to the place of a task that has not run."""
+    shutil.copytree(workflow.root / "stage-1/tasks/T=1", workflow.root / "stage-1/tasks/T=9")
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("are_attempts_lost", [False, True], ids=["running", "attempts lost"])
+@pytest.mark.parametrize("damage", [swap_folders, copy_folder])
+def test_a_folder_with_the_results_of_another_task_is_not_believed(
+    workflow: Workflow, damage: Callable[[Workflow], None], are_attempts_lost: bool
+) -> None:
+    """The mark in each folder names its task, and a folder in the place of another is no result."""
+    trace = begun(workflow, GRID)
+    if are_attempts_lost:
+        strike(workflow, Victim.EVERYTHING)
+        remove(workflow.root / "stage-1/.attempts")
+    damage(workflow)
+    (trace.parent / "go").touch()
+    workflow.succeed("run")
+    assert energies(workflow) == {f"T={n}": n for n in range(1, TASKS + 1)}
+    assert set(lines(trace)) == EVERY
+    workflow.succeed("verify", "--deep")
+    workflow.succeed("fsck", "--protocol")
