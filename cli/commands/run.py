@@ -262,14 +262,23 @@ def _attended(
 
 
 def _rehearse(context: typer.Context) -> None:
+    from projections.screens.next_actions import is_due
+    from reconciler.control.recomputation import describe_recomputation
     from reconciler.files.freshness import look
 
     with reading(context) as workflow:
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
         actions = workflow.output.next_actions(state, seen)
-        text = "\n".join(f"would do: {action}" for action in actions) or "nothing to do"
-        data = {"would": [action.to_dict() for action in actions]}
+        known = (
+            describe_recomputation(workflow.root.path, state, stage)
+            for stage in state.stages.values()
+            if is_due(state, stage)
+        )
+        again = [text for text in known if text is not None]
+        lines = [*(f"would do: {action}" for action in actions), *again]
+        text = "\n".join(lines) or "nothing to do"
+        data = {"would": [action.to_dict() for action in actions], "computed_again": again}
         workflow.output.result(data, lambda: text, state=state, seen=seen)
 
 

@@ -18,6 +18,7 @@ from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
 from reconciler.context import Jobs, Mode, SubmissionFacts
+from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.rounds import keep_round
 from reconciler.control.stopping import stop_all, stop_earlier
 from reconciler.control.strangers import begun, check_strangers, take_up
@@ -84,6 +85,7 @@ def dispatch(
         mode = Mode.SETSID
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
     options = replace(options, content=content)
+    warn_of_recomputation(jobs, state, stage)
     if options.dry_run:
         asked = _asked_for(jobs, state, stage, mode, diagnostic)
         outcome = jobs.service.handle(asked, options=options)

@@ -22,6 +22,7 @@ from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.paths import ATTEMPT, PREPARED, AttemptPaths, OfJob, of_recorded
 from reconciler.context import Jobs
+from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.strangers import AttemptFinding, look, newest_attempt
 from reconciler.errors import MachineUnreachable
 from reconciler.evidence.collect import Evidence
@@ -67,7 +68,10 @@ def retry(
         if not options.dry_run:
             jobs.service.writer.record_refusal([command], refusal)
         raise refusal
-    return jobs.service.handle(command, options=options)
+    outcome = jobs.service.handle(command, options=options)
+    state = jobs.service.state()
+    warn_of_recomputation(jobs, state, state.stage(id_))
+    return outcome
 
 
 def _touched(jobs: Jobs, stage: Stage) -> Iterator[str]:
