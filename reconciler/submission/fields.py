@@ -27,7 +27,8 @@ def resources(given: Mapping[str, Any]) -> dict[str, list[str]]:
     if given.get("modules"):
         found["module_list"] = list(given["modules"])
     if "venv" in given:
-        found["source_list"] = [f"{_place(given['venv'])}/bin/activate"]
+        # DPDispatcher expands nothing in a source_list, and a path may begin with $HOME.
+        found["prepend_script"] = [f"source {_place(given['venv'])}/bin/activate"]
     if "conda" in given:
         hook = 'eval "$(conda shell.bash hook)"'
         found["prepend_script"] = [f"{hook} && conda activate {_place(given['conda'])}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Place, call, write_plan
+from tests.cli.support import HERE, Place, call, write_plan
 from tests.sessions.support import events, stage, workflow
 
 pytestmark = pytest.mark.slow
@@ -66,6 +67,32 @@ def test_a_virtual_environment_is_the_command_s(tmp_path: Path) -> None:
     assert seen["venv"] == str(venv)
     assert seen["python"].startswith(str(venv))
     assert place.done("status")["status"] == "completed"
+
+
+def test_the_paths_that_the_docs_show_work_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment and an image below the home of the user, of page and example."""
+    texts = [HERE / "docs/start/plans.md", HERE / "service/example-plan.toml"]
+    shown = r'\b(venv|container) = "(\$HOME/[^"]+)"'
+    values = sorted({one for path in texts for one in re.findall(shown, path.read_text("utf-8"))})
+    assert {name for name, _ in values} == {"venv", "container"}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in values:
+        path = tmp_path / value.removeprefix("$HOME/")
+        path.parent.mkdir(exist_ok=True)
+        if name == "venv":
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(path)], check=True)
+        else:
+            path.write_text("an image\n")
+    asked = [{"environment": dict([value]), "expected_seconds": 1} for value in values]
+    place = workflow(
+        tmp_path, *(stage(n, "true", parameters=one) for n, one in enumerate(asked, 1))
+    )
+    assert place.json("run").data["exit_reason"] == "completed", place.done("status")
+    seen = [one["data"]["facts"]["environment"] for one in events(place, "stage.computed")]
+    assert [one["venv"] for one in seen if "venv" in one] == [str(tmp_path / "venv")]
+    assert sum(one.get("image", "").startswith("sha256") for one in seen) == len(values) - 1
 
 
 def test_modules_conda_and_a_container_are_there(tmp_path: Path) -> None:
