@@ -1,6 +1,6 @@
 """What every payload is made of: its base models and the shapes of ids and texts."""
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -13,7 +13,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from lifecycle.payload.event_types import VALUES, type_of, version_of
-from lifecycle.words.values import MAX_COUNT
+from lifecycle.words.values import MAX_COUNT, shortened
 
 
 def fitting(name: str) -> StringConstraints:
@@ -30,7 +30,30 @@ AmendmentId = Annotated[str, fitting("amendment")]
 DecisionId = Annotated[str, fitting("decision")]
 #: A whole number that every reader of JSON and every engine can hold.
 Whole = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
-Text = Annotated[str, fitting("words")]
+
+
+#: The context in which data are validated that wfctl did not put together itself.
+_FROM_OUTSIDE: Final = "from outside"
+
+
+class _CutToFit:
+    """Cuts a text that wfctl puts together itself to the letters that the field may have.
+
+    It quotes values of users and output of programs, which have any length. Text that a caller
+    hands in is refused instead: nobody loses words without being told.
+    """
+
+    def __get_pydantic_core_schema__(self, of: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the value, with the cut before it."""
+        return core_schema.with_info_before_validator_function(_cut_to_fit, handler(of))
+
+
+def _cut_to_fit(value: Any, info: core_schema.ValidationInfo) -> Any:
+    is_own = isinstance(value, str) and info.context != _FROM_OUTSIDE
+    return shortened(value) if is_own else value
+
+
+Text = Annotated[str, fitting("words"), _CutToFit()]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -79,7 +102,7 @@ class Payload(BaseModel):
 
         The validator is asked itself: `model_validate` takes 1.4 times as long.
         """
-        found: Self = cls.__pydantic_validator__.validate_python(data)
+        found: Self = cls.__pydantic_validator__.validate_python(data, context=_FROM_OUTSIDE)
         return found
 
     def as_json(self) -> Document:

@@ -105,9 +105,20 @@ MAX_DEPTH = 100
 MAX_WEIGHT = 1e9
 #: Tasks of one sweep.
 MAX_TASKS = 100_000
+#: Maximum number of letters of the words of an event, such as a reason or an error.
+MAX_WORDS = 20_000
 #: Letters of one text of an event that is written, and of all its texts and values together.
 MAX_TEXT = 1_000_000
 MAX_EVENT = 8 << 20
+
+
+def shortened(text: str, most: int = MAX_WORDS) -> str:
+    """Return a text of at most ``most`` letters: a longer one is cut, and its length is stated."""
+    if len(text) <= most:
+        return text
+    remark = f"… (cut, {len(text):,} letters)"
+    return text[: max(most - len(remark), 0)] + remark[:most]
+
 
 #: What was found is recorded as it was found: it is as large as what it was found in.
 _AS_FOUND = frozenset(

@@ -18,7 +18,7 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of, text_of
-from lifecycle.words.values import cause_of
+from lifecycle.words.values import cause_of, shortened
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digests, file_digest, make_folders
@@ -156,14 +156,19 @@ def _closed(task: Task, through: Collection[str] = ()) -> Task:
     return replace(task, state="lost", lost=task.lost + 1, why=_CUT_OFF)
 
 
+#: Maximum number of letters of a value, or of a key, in a sentence about failed tasks.
+_VALUE = 200
+
+
 def _words(failed: Sequence[Task]) -> str:
     """Say of what most of the tasks failed, how many they are, and which is the first."""
     why, most = Counter(task.why for task in failed).most_common(1)[0]
     first, *others = (task.point for task in failed if task.why == why)
     alike = [n for n in first.values if all(o.values[n] == first.values[n] for o in others)]
-    shared = ",".join(f"{name}={first.values[name]}" for name in alike if others)
+    shared = ",".join(shortened(f"{n}={first.values[n]}", _VALUE) for n in alike if others)
     of = f"{most:,} of {len(failed):,}" if most < len(failed) else f"{most:,}"
-    return f"{why}: {of} failed tasks{f' at {shared}' if shared else ''}, such as {first.key}"
+    example = shortened(first.key, _VALUE)
+    return f"{why}: {of} failed tasks{f' at {shared}' if shared else ''}, such as {example}"
 
 
 def _observation(

@@ -385,7 +385,7 @@ class ForeignChanges:
         if change.file == LOG:
             runs = line_differences(self._log_at(change.base), change.found or b"")
             texts = [line for run in runs for line in run["new"] if line.strip()]
-            logged: list[Payload] = [p.NoteLogged(text=text[:20_000]) for text in texts]
+            logged: list[Payload] = [p.NoteLogged(text=text) for text in texts]
             return Adoption(commands=logged, at=[None] * len(logged))
         listed = list(_as_deep_as(only, self.differences(change)))
         chosen = [d for d in listed if not only or _named(d, only)]

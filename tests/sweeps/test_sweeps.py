@@ -197,3 +197,15 @@ def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
     assert (stage["status"], stage["tasks"]["failed"]) == ("completed", 13)
     assert len(lines(tmp_path / "trace")) == 107
     assert place.call("fsck", "--protocol").code == 0
+
+
+def test_a_failed_task_of_a_point_with_a_long_text_is_told_in_few_words(tmp_path: Path) -> None:
+    """What its point holds is cut where the log tells of it, and every later command works."""
+    points = [{"T": 1, "sequence": "ACGT" * 6_250}]
+    place = begun(
+        tmp_path, sweep(tmp_path / "trace", {"points": points, "folders": "digest"}, "exit 3")
+    )
+    assert place.json("run").data["exit_reason"] == "blocked"
+    [failed] = place.done("events", "--type", "stage.failed")
+    assert len(failed["data"]["error"]) < 1_000
+    assert place.json("rehydrate").code == 0
