@@ -15,6 +15,7 @@ from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
 from lifecycle.plan.loops import loop_problems
 from lifecycle.state.conditions import config_problems, find_cycle
 from lifecycle.sweeps import definition as sweep
+from lifecycle.sweeps import variables
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
@@ -285,9 +286,10 @@ def _numbers(plan: Plan) -> Iterator[str]:
 
 
 def _limits(plan: Plan) -> Iterator[str]:
-    """Say what is wrong with time limits, and with what a person allows beforehand."""
+    """Say what is wrong with time limits, sizes, and with what a person allows beforehand."""
     for stage in plan.stages:
         yield from (f"{stage.id}.{problem}" for problem in limit_problems(stage.parameters))
+        yield from (f"{stage.id}.{problem}" for problem in variables.problems(stage.parameters))
     if plan.mandates is not None:
         yield from mandate_problems(plan.mandates, plan.stages)
     if plan.rounds is not None:

@@ -18,12 +18,15 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any, TypeAlias
 
+from lifecycle.sweeps.variables import MAX_VARIABLE
 from lifecycle.words.values import MAX_TASKS
 
 Value: TypeAlias = "str | int | float | bool"
 
 #: Points of one map at most: each has a folder and a line in the stage's table.
 MOST = MAX_TASKS
+#: Maximum number of bytes of the values of a point: its task sees all of them as one variable.
+MAX_POINT = MAX_VARIABLE - 1_000
 #: Bytes of a folder's name; file systems take 255, and temporary names are longer.
 _LONGEST = 200
 #: What the table of a sweep says of each task, beside its values and numbers.
@@ -245,6 +248,13 @@ def spelled(value: Value) -> str:
 
 def _point(row: Mapping[str, Any], *, digested: bool) -> Point:
     key = ",".join(f"{name}={spelled(value)}" for name, value in row.items())
+    # A task sees the values one by one, and its key.
+    size = len(key.encode())
+    if size > MAX_POINT:
+        raise UnusableMap(
+            f"{key:.80}: expected {MAX_POINT:,} bytes at most for all values of a point, found "
+            f"{size:,}; put the long ones into files, and their paths into the map"
+        )
     if digested:
         return Point(row, key, sha256(key.encode()).hexdigest()[:16])
     unfit = [n for n, v in row.items() if not _FIT.fullmatch(spelled(v))]

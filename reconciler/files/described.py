@@ -15,6 +15,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, is_sweep, table_of
+from lifecycle.sweeps.variables import environment
 from lifecycle.words.rounds import VARIABLE, folder_of
 from lifecycle.words.values import problems, wanted
 from projections.files import progress_log, state_document
@@ -31,7 +32,7 @@ from reconciler.submission.agreed import (
 )
 from reconciler.submission.away import BEFORE
 from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
-from reconciler.submission.fields import check_fields, environment, placed
+from reconciler.submission.fields import check_fields, placed
 from service.consent.scripts import changed, data_left, judging, others, scripts_of
 from service.root.disk import is_inside
 from service.root.git import code_of

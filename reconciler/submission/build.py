@@ -176,6 +176,7 @@ def for_attempt(
     known = {**(described or {}), **given}
     place = _place(known, attempt)
     fields.check_directives(place.batch_type, resources)
+    fields.check_variables(resources.get("envs", {}))
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = {
         "group_size": 1,

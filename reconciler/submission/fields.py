@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lifecycle.sweeps.definition import own_parameters
+from lifecycle.sweeps.variables import oversized
 from reconciler.attempt.paths import JOB, AttemptPaths, OfJob
 from reconciler.errors import UnusableSubmission
 from reconciler.host import small_files as plain
@@ -164,24 +163,17 @@ def check_fields(given: Mapping[str, Any], expected: Mapping[str, str], of: str 
             raise UnusableSubmission(f"{of}{name}", looks, found, "Correct it there.")
 
 
-PREFIX = "WFCTL_PARAM_"
 ROOT, INPUT = "WFCTL_ROOT", "WFCTL_INPUT_"
-_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-#: What tells wfctl how to run a stage is no parameter of the computation.
-_OURS = frozenset({"command", "verify"})
 
 
-def environment(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of the parameters that are text, a number, or true or false.
-
-    A number is spelled as in JSON, true and false as ``true`` and ``false``. Lists, objects, null,
-    and names that no variable can have are left out.
-    """
-    return {
-        f"{PREFIX}{name}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in own_parameters(parameters).items()
-        if isinstance(value, str | int | float) and _NAME.fullmatch(name) and name not in _OURS
-    }
+def check_variables(variables: Mapping[str, Any]) -> None:
+    """Raise UnusableSubmission for variables with which no program could be started."""
+    found = oversized({name: str(value) for name, value in variables.items()})
+    if found is not None:
+        name, size, most = found
+        field = "resources.envs" if name is None else f"resources.envs.{name}"
+        remedy = "Put the value into a file, and name that among the inputs."
+        raise UnusableSubmission(field, f"{most:,} bytes at most", f"{size:,} bytes", remedy)
 
 
 def places(root: Path, inputs: Iterable[str]) -> dict[str, str]:

@@ -19,12 +19,12 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP, sweep_of
 from lifecycle.sweeps.points import Point, spelled
+from lifecycle.sweeps.variables import PREFIX
 from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.away import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
-from reconciler.submission.fields import PREFIX
 from reconciler.sweep.map_points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
     JUDGE,

@@ -18,6 +18,7 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of, text_of
+from lifecycle.sweeps.variables import MAX_VARIABLE
 from lifecycle.words.values import cause_of, shortened
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
@@ -59,6 +60,9 @@ def _through(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[Through]
     runs, copies = runs_told(attempt), traces.scratch_copies(attempt)
     for one in listed(attempt):
         run = runs.get(int(one[0]))
+        # No program could be started with a longer string; the task is computed again instead.
+        if len(one[2].encode()) > MAX_VARIABLE:
+            continue
         if run is None or run["state"] != "running" or run["job"] not in jobs:
             continue
         for place in (copy / attempt.stage / DONE / one[1] for copy in copies):

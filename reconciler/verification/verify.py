@@ -11,6 +11,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.variables import environment
 from projections.words.account import stale
 from reconciler.attempt import execution_host
 from reconciler.attempt.paths import AttemptPaths, of_recorded
@@ -20,7 +21,7 @@ from reconciler.files.described import check_launched, check_pinned, check_verdi
 from reconciler.files.freshness import deviations
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
-from reconciler.submission.fields import environment, places
+from reconciler.submission.fields import places
 from reconciler.verdict.diagnosis import in_words, of_checks
 from reconciler.verification.numbers import numbers_of
 from reconciler.verification.output_checks import check, scan

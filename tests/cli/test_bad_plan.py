@@ -57,6 +57,24 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a misspelt field": (with_stage(depend_on=[]), "did you mean depends_on?"),
     "a command beside parameters": (with_stage(command="true"), "parameters.command"),
     "a check beside parameters": (with_stage(verify="true"), "parameters.verify"),
+    "a parameter that no program takes": (
+        with_stage(parameters={"command": "true", "sequence": "A" * 140_000}),
+        "stage-2.parameters.sequence: expected 130,000 bytes at most",
+    ),
+    "parameters that no program takes together": (
+        with_stage(parameters={"command": "true", **{f"s{n}": "A" * 100_000 for n in range(11)}}),
+        "stage-2.parameters: expected 1,000,000 bytes at most",
+    ),
+    "a point that no program takes": (
+        with_stage(
+            outputs=["stage-2/tasks.csv"],
+            parameters={
+                "command": "true",
+                "map": {"points": [{"s": "A" * 140_000}], "folders": "digest"},
+            },
+        ),
+        "expected 129,000 bytes at most for all values of a point",
+    ),
     "retries of one's own": (with_stage(retries=5), "3 retries on a local backend"),
     "resources of a stage": (with_stage(resources={}), "parameters.resource_overrides"),
     "an environment": (with_stage(env={}), "WFCTL_PARAM_"),

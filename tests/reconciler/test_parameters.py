@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.submission.fields import environment
+from lifecycle.sweeps.variables import environment
 
 
 @pytest.mark.parametrize(
