@@ -38,12 +38,13 @@ def advice(state: Workflow, scripts: str = "") -> list[str]:
         for line in (
             *doubtful_parameters({"id": stage.id, "parameters": stage.parameters}),
             *_not_text(stage),
+            *_carriage_returns(stage),
             *_unjudged(stage),
             *_far_partner(state, stage),
             *_values(state, stage, scripts),
         )
     ]
-    return [*found, *_loops(state), *_budget(state)]
+    return [*_unchecked_modules(state), *found, *_loops(state), *_budget(state)]
 
 
 def parameters_of(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -57,6 +58,34 @@ def _not_text(stage: Stage) -> Iterator[str]:
         value = stage.parameters.get(name)
         if value is not None and not isinstance(value, str):
             yield f"{stage.id}: parameters.{name} is {value!r}, and no text: bash runs `{value}`"
+
+
+def _carriage_returns(stage: Stage) -> Iterator[str]:
+    """Say which commands have lines that end as on Windows."""
+    for name in (*_COMMANDS, "verify"):
+        lines = str(stage.parameters.get(name) or "").split("\n")
+        if any(line.endswith("\r") for line in lines):
+            yield (
+                f"{stage.id}: parameters.{name} has lines that end with a carriage return (\\r), "
+                "which bash takes for a part of the last word; save it with the line ends of Unix"
+            )
+
+
+def _unchecked_modules(state: Workflow) -> Iterator[str]:
+    """Say where modules are loaded of which nobody notices that they are missing."""
+    places = {
+        f"backend_profiles.{name}.resource_defaults": profile.get("resource_defaults")
+        for name, profile in state.backend_profiles.items()
+    } | {
+        f"{stage.id}: parameters.resource_overrides": stage.parameters.get("resource_overrides")
+        for stage in state.stages.values()
+    }
+    for place, given in places.items():
+        if isinstance(given, Mapping) and given.get("module_list"):
+            yield (
+                f"{place}.module_list: nothing fails if one of these modules does not load; name "
+                "them in environment.modules instead, which is checked before the command runs"
+            )
 
 
 def _unjudged(stage: Stage) -> Iterator[str]:

@@ -52,7 +52,7 @@ def points_of(
     given = stage.parameters[MAP]
     content = content_of(root, state, stage, anew=anew)
     try:
-        text = None if content is None else content.decode()
+        text = None if content is None else content.decode("utf-8-sig")
         found = points(given, text, _like(root, state, given, anew))
         if added := added_points(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}

@@ -309,7 +309,31 @@ def advice_of(root: Path, state: Workflow) -> list[str]:
         with suppress(OSError):  # gone since it was listed
             texts.append(read_regular(root / name, _LONGEST).decode("utf-8", "replace"))
     found = advice(state, "\n".join(texts))
-    return [*_without_machine(root, state.backend_profiles), *found]
+    return [*_without_machine(root, state.backend_profiles), *_unfit_points(root, state), *found]
+
+
+def _unfit_points(root: Path, state: Workflow) -> Iterator[str]:
+    """Yield what is wrong with the file of each map, if it is there already."""
+    from hashlib import sha256
+
+    from lifecycle.sweeps.definition import MAP, is_sweep
+    from lifecycle.sweeps.points import points
+
+    for stage in state.stages.values():
+        given = stage.parameters[MAP] if is_sweep(stage.parameters) else {}
+        if "file" not in given:
+            continue
+        try:
+            content = read_regular(root / given["file"])
+            found = sha256(content).hexdigest()
+            if found != given["sha256"]:
+                yield f"{stage.id}: {given['file']}: the map has another sha256, found {found}"
+            else:
+                points(given, content.decode("utf-8-sig"))
+        except OSError:
+            continue  # an input that is missing is told when the stage is dispatched
+        except ValueError as error:
+            yield f"{stage.id}.parameters.map: {error}"
 
 
 def _without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:

@@ -160,6 +160,18 @@ class Root:
     url: str | None = field(default=None, repr=False)
     journal: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raise `InvalidOption` if the log, which is UTF-8, could not name the root."""
+        name = os.fsencode(self.path)
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            shown = name.decode(errors="backslashreplace")
+            raise InvalidOption(
+                f"expected a root whose path is UTF-8, found {shown}; rename the folder, or choose "
+                "another with --root"
+            ) from None
+
     @property
     def folder(self) -> Path:
         """``.wfctl/``."""

@@ -295,3 +295,21 @@ def test_an_empty_path_does_not_stop_what_runs_no_program(place: Place) -> None:
     assert wfctl(*root, "note", "hello", environ=environ).code == 0
     assert wfctl(*root, "status", environ=environ).code == 0
     assert os.environ["PATH"]
+
+
+def test_a_root_whose_path_is_not_utf_8_is_refused_in_words_and_nothing_is_made(
+    tmp_path: Path, place: Place
+) -> None:
+    """A new root, and one whose folder was renamed to such a name."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    moved = folder / "moved"
+    plan = str(write_plan(tmp_path))
+    made = wfctl("-o", "json", "init", plan, cwd=folder)
+    shutil.move(place.path, moved)
+    read = wfctl("-o", "json", "status", cwd=moved)
+    for answer in (made, read):
+        assert (answer.code, answer.error["code"]) == (2, "invalid_option"), answer
+        assert "expected a root whose path is UTF-8, found" in answer.error["message"]
+        assert "caf\\xe9" in answer.error["message"]
+    assert [*folder.iterdir()] == [moved]

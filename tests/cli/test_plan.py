@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,29 @@ def test_a_command_that_is_no_text_is_told_of(tmp_path: Path) -> None:
     """``verify = true`` is run by bash as ``True``, which is no command."""
     [line] = advice_on(Place(tmp_path), stage(1, {"command": "true", "verify": True}))
     assert line == "stage-1: parameters.verify is True, and no text: bash runs `True`"
+
+
+def test_a_check_says_what_is_wrong_with_line_ends_modules_and_files_of_points(
+    tmp_path: Path,
+) -> None:
+    """Each of them would end a stage later, or be missed without a word."""
+    content = b"\xef\xbb\xbfT,a b\r\n1,2\r\n"
+    (tmp_path / "points.csv").write_bytes(content)
+    maps = [
+        {"file": "points.csv", "sha256": sha256(content).hexdigest()},
+        {"file": "points.csv", "sha256": "0" * 64},
+    ]
+    sweeps = [
+        stage(n, {"command": "true", "map": one}, outputs=[f"stage-{n}/tasks.csv"])
+        for n, one in enumerate(maps, 1)
+    ]
+    overrides = {"resource_overrides": {"module_list": ["lamps"]}, "command": "true\r\ntrue"}
+    told = advice_on(Place(tmp_path), *sweeps, stage(3, overrides))
+    name, digest, modules, ends = told
+    assert modules.startswith("stage-3: parameters.resource_overrides.module_list: nothing fails")
+    assert name == (
+        "stage-1.parameters.map: point 1: 'a b' is no name; expected letters, digits and _, for "
+        "WFCTL_PARAM_<name>"
+    )
+    assert digest.startswith("stage-2: points.csv: the map has another sha256, found")
+    assert ends.startswith("stage-3: parameters.command has lines that end with a carriage return")

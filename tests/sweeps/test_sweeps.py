@@ -209,3 +209,16 @@ def test_a_failed_task_of_a_point_with_a_long_text_is_told_in_few_words(tmp_path
     [failed] = place.done("events", "--type", "stage.failed")
     assert len(failed["data"]["error"]) < 1_000
     assert place.json("rehydrate").code == 0
+
+
+def test_a_file_of_points_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Spreadsheets write one before CSV."""
+    content = b"\xef\xbb\xbfT\r\n1\r\n"
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    (place.path / "points.csv").write_bytes(content)
+    map_ = {"file": "points.csv", "sha256": sha256(content).hexdigest()}
+    plan = {"workflow_id": "w", "stages": [sweep(tmp_path / "trace", map_)]}
+    place.done("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
+    assert place.json("run").data["exit_reason"] == "completed"
+    assert lines(tmp_path / "trace") == ["T=1"]
