@@ -3,8 +3,8 @@
 Run as a process of its own, by the Python that has DPDispatcher: this is the only place where
 credentials are read, and nothing of them leaves it. It takes one JSON request on stdin and gives
 one JSON answer on stdout, ``{"error": …}`` where it could not. Called with a submission as its
-argument it passes text on instead, from stdin to stdout, without what the machine's connection
-settings hold.
+argument it passes text on instead, from stdin to stdout, without the secrets of the machine's
+connection settings.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from typing import Any
 #: What may be told of a machine; everything else of its description stays here.
 _TOLD = ("batch_type", "context_type", "local_root", "remote_root")
 _REFERENCES = 8
+#: Connection settings that let nobody in. A person needs them to find a mistake; the settings that
+#: are commands are not among them, since a command may hold a password.
+_PUBLIC = frozenset(
+    {"username", "hostname", "port", "key_filename", "timeout", "tar_compress", "look_for_keys"}
+    | {"archive_chunk_size"}
+)
 
 
 def main() -> int:
@@ -85,11 +91,10 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def redacted(text: str, machine: dict[str, Any]) -> str:
-    """Return the text without any value of the machine's connection settings."""
+    """Return the text without the secrets of the machine's connection settings."""
     settings = machine.get("remote_profile")
     if isinstance(settings, dict):
-        # A name of a user is in every path of a home, and in no way a secret.
-        settings = {key: value for key, value in settings.items() if key != "username"}
+        settings = {key: value for key, value in settings.items() if key not in _PUBLIC}
     for value in sorted(_values(settings), key=len, reverse=True):
         text = text.replace(value, "***")
     return text
