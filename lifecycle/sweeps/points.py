@@ -18,8 +18,7 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any, TypeAlias
 
-from lifecycle.sweeps.variables import MAX_VARIABLE
-from lifecycle.words.values import MAX_TASKS
+from lifecycle.words.values import MAX_TASKS, MAX_VARIABLE
 
 Value: TypeAlias = "str | int | float | bool"
 

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lifecycle.sweeps.definition import own_parameters
+from lifecycle.words.values import MAX_VARIABLE
 
 PREFIX = "WFCTL_PARAM_"
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 #: What tells wfctl how to run a stage is no parameter of the computation.
 _OURS = frozenset({"command", "verify"})
-#: Maximum number of bytes of one variable with its name. Linux starts no program that is given a
-#: string of 128 KiB or more.
-MAX_VARIABLE = 130_000
 #: Maximum number of bytes of all variables of a job. Linux takes 2 MiB, arguments included; the
 #: rest is left to the variables of the login and of the scheduler.
 MAX_VARIABLES = 1_000_000

@@ -107,6 +107,9 @@ MAX_WEIGHT = 1e9
 MAX_TASKS = 100_000
 #: Maximum number of letters of the words of an event, such as a reason or an error.
 MAX_WORDS = 20_000
+#: Maximum number of bytes of one variable with its name. Linux starts no program that is given a
+#: string of 128 KiB or more.
+MAX_VARIABLE = 130_000
 #: Letters of one text of an event that is written, and of all its texts and values together.
 MAX_TEXT = 1_000_000
 MAX_EVENT = 8 << 20

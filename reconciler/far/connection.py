@@ -19,12 +19,9 @@ from typing import Any
 #: What may be told of a machine; everything else of its description stays here.
 _TOLD = ("batch_type", "context_type", "local_root", "remote_root")
 _REFERENCES = 8
-#: Connection settings that let nobody in. A person needs them to find a mistake; the settings that
-#: are commands are not among them, since a command may hold a password.
-_PUBLIC = frozenset(
-    {"username", "hostname", "port", "key_filename", "timeout", "tar_compress", "look_for_keys"}
-    | {"archive_chunk_size"}
-)
+#: Connection settings that let nobody in, and that a person needs to find a mistake. A command may
+#: hold a password, and any other setting one that was put into the wrong place.
+_PUBLIC = frozenset({"username", "hostname", "key_filename"})
 
 
 def main() -> int:

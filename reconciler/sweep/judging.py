@@ -18,8 +18,7 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of, text_of
-from lifecycle.sweeps.variables import MAX_VARIABLE
-from lifecycle.words.values import cause_of, shortened
+from lifecycle.words.values import MAX_VARIABLE, cause_of, shortened
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digests, file_digest, make_folders
