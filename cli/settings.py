@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from cli.terminal.agent_marks import calling_agent
 from eventstore.event import Actor
 from service.errors import InvalidOption
 from service.root.root import RootIs
@@ -76,8 +77,16 @@ class Settings:
 
 
 def actor_of(settings: Settings) -> Actor:
-    """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal."""
-    text = os.environ.get("WFCTL_ACTOR") if settings.actor is None else settings.actor
+    """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal.
+
+    Within an agent's program only ``--actor`` names a person: all else is inherited from whoever
+    started that program.
+    """
+    text, agent = settings.actor, calling_agent()
+    if text is None:
+        text = os.environ.get("WFCTL_ACTOR")
+        if agent is not None and (text is None or text.startswith("user:")):
+            return Actor("agent", agent)
     if text is None:
         if not sys.stdin.isatty():
             return Actor("agent", "unknown")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cli.terminal.agent_marks import AGENT_MARKS
 from service.reading.stream_log import own_seal
 from tests import emptylog
 from tests.crash import table
@@ -29,6 +30,9 @@ SPENT = pytest.StashKey[float]()
 # Hundreds of processes are started, and each would compile the whole program anew; pytest too would
 # take every file apart again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Within an agent's program no terminal of a test would be a person's.
+for mark in AGENT_MARKS:
+    os.environ.pop(mark, None)
 # What a process prints and does not pass on before it ends is lost to users, and so to tests.
 os.environ.pop("PYTHONUNBUFFERED", None)
 sys.dont_write_bytecode = False

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cli.frame.impact import told
+from cli.terminal.agent_marks import calling_agent
 from cli.terminal.output import say
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
@@ -91,6 +92,8 @@ class PersonConsent:
         """See Consenter."""
         by = f"{self.actor.kind}:{self.actor.name}"
         typed = {"typed": self.typed or "y", "on": _TERMINAL}
+        if (agent := calling_agent()) is not None:  # in whose terminal the person says to sit
+            typed["within"] = agent
         if self.policy == "trust":
             return proof_of(question.statement, "trust", by=by)
         if self.policy == "terminal":

@@ -102,8 +102,10 @@ bytes and leaves out what is empty. Talk goes to stderr; --log-level debug says 
         "who acts, and what only a person may do",
         """\
 --actor kind:name, else WFCTL_ACTOR, else user:LOGIN at a terminal and agent:unknown
-elsewhere. Kinds: user, agent, reconciler, runner, import. Only a person approves an
-amendment, trusts a server or a notification, or replaces a pin: others get exit 6.""",
+elsewhere. Within an agent's program (CLAUDECODE, GEMINI_CLI, CODEX_SANDBOX, …) it is
+agent:NAME, unless --actor names a person. Kinds: user, agent, reconciler, runner,
+import. Only a person approves an amendment, trusts a server or a notification, or
+replaces a pin: others get exit 6.""",
     ),
     "amendments": (
         "how what a stage is may change",

@@ -13,6 +13,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any, NamedTuple
 
 from cli.settings import Format
+from cli.terminal.agent_marks import calling_agent
 from cli.terminal.output import Output, harmless
 from projections.words.text import clipped, inert, shown
 from service.errors import InvalidOption
@@ -84,7 +85,7 @@ _LESS = {"LESS": "FRX"}
 def paged(output: Output) -> Iterator[None]:
     """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
     command: list[str] = []
-    if output.is_text and sys.stdout.isatty():
+    if output.is_text and sys.stdout.isatty() and calling_agent() is None:
         line = os.environ.get("PAGER", "less")
         try:
             command = shlex.split(line)

@@ -1,0 +1,66 @@
+"""A pseudo-terminal that an agent's program made speaks for no person."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cli.terminal.agent_marks import AGENT_MARKS
+from tests.cli.support import Place, wfctl, write_plan
+from tests.cli.terminal import answered, typed
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_command_in_an_agent_s_terminal_is_the_agent_s_and_consents_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by typing nor by a y, also if the person is named in the environment; no pager."""
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\ntouch {tmp_path}/paged\ncat\n")
+    pager.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PAGER", str(pager))
+    monkeypatch.setenv("WFCTL_ACTOR", "user:ada")
+    monkeypatch.setenv("GEMINI_CLI", "1")
+    line = ("--root", str(place.path))
+    typed(*line, "init", str(write_plan(tmp_path)))
+    typed(*line, "log")
+    assert not (tmp_path / "paged").exists()
+    code, shown = answered("y\n", *line, "amend", "approve", "plan")
+    assert code == 6, shown
+    [created] = place.done("events", "--type", "workflow.created")
+    assert created["actor"] == {"kind": "agent", "name": "gemini-cli"}
+    assert place.types("--type", "amendment.approved") == []
+
+    # The person says so, and the program's name is recorded.
+    code, shown = answered("y\n", *line, "--actor", "user:ada", "amend", "approve", "plan")
+    assert code == 0, shown
+    [approved] = place.done("events", "--type", "amendment.approved")
+    assert approved["actor"] == {"kind": "user", "name": "ada"}
+    assert approved["data"]["proof"]["within"] == "gemini-cli"
+    assert place.call("fsck", "--protocol").code == 0
+
+    monkeypatch.delenv("GEMINI_CLI")
+    typed(*line, "log")
+    assert (tmp_path / "paged").exists()
+
+
+@pytest.mark.parametrize("variable", AGENT_MARKS)
+def test_every_mark_of_a_program_names_its_agent(variable: str, tmp_path: Path) -> None:
+    """In a pipe too; what is no name is none."""
+    expected = AGENT_MARKS[variable][0]
+    for value in ("goose", "a b") if not expected else ("1",):
+        name = expected or {"a b": "unknown"}.get(value, value)
+        folder = tmp_path / name
+        folder.mkdir()
+        plan = str(write_plan(tmp_path))
+        made = wfctl("init", plan, cwd=folder, environ={variable: value})
+        assert made.code == 0, made
+        [created] = Place(folder).done("events", "--type", "workflow.created")
+        assert created["actor"] == {"kind": "agent", "name": name}
+        assert os.environ.get(variable) is None
