@@ -122,6 +122,13 @@ _OF_THE_LOGIN = re.compile(
     r"SSH_.*|XDG_SESSION_.*|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS|KRB5CCNAME|DISPLAY|XAUTHORITY"
     r"|TERM|TERM_PROGRAM.*|WINDOWID|COLUMNS|LINES|TMUX_TMPDIR|WFCTL_PATIENCE"
 )
+#: Variables that Slurm, or a launcher of MPI, sets for a job. No default of a user has such a name.
+_OF_A_SLURM_JOB = re.compile(
+    r"SLURMD_.*|PMI2?_.*|PMIX_.*|SLURM_(JOBID|NODEID|LOCALID|PROCID|STEPID|NPROCS|NNODES|NODELIST"
+    r"|GTIDS|TASK_PID|TASKS_PER_NODE|CLUSTER_NAME|EXPORT_ENV|DISTRIBUTION|OVERCOMMIT|PRIO_PROCESS"
+    r"|RESTART_COUNT|THREADS_PER_CORE|UMASK|LAUNCH_NODE_IPADDR|NODE_ALIASES|TOPOLOGY_.*|(ARRAY|CPU"
+    r"|CPUS|GPU|GPUS|HET|JOB|MEM|NTASKS|PACK|SHARDS|SRUN|STEP|SUBMIT|TRES)_.*)",
+)
 _SECRET = re.compile(
     r"(.*_)?(PASS|PASSWORD|PASSWD|PASSPHRASE|SECRETS?|TOKENS?|CREDENTIALS?|(API|ACCESS|PRIVATE)?_?KEY)(_.*)?",
     re.IGNORECASE,
@@ -168,6 +175,9 @@ def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> 
     It is the one that was kept; where none was, or no attempt is known, that of the call.
     """
     own = {name: value for name, value in environ.items() if not _OF_THE_CALL.fullmatch(name)}
+    if "SLURM_JOB_ID" in own and attempt is not None and of(attempt).has_slurm:
+        # The job that this call runs in is another one than the job that it submits.
+        own = {name: value for name, value in own.items() if not _OF_A_SLURM_JOB.fullmatch(name)}
     kept = None if attempt is None else _kept(attempt)
     if kept is None:
         return own

@@ -206,7 +206,7 @@ _WIDE = 80
 #: Seconds for the queue's answer, and between two questions to it.
 _PATIENCE, _AGAIN = 5.0, 15.0
 #: The jobs that wait, the first to run first, as Slurm orders them.
-_WAITING = ("squeue", "--noheader", "--states=PENDING", "--format=%i", "--sort=-p,i")
+_WAITING = "squeue --noheader --states=PENDING --format=%i --sort=-p,i"
 
 
 class Progress:
@@ -244,8 +244,9 @@ class Progress:
 def _queue() -> list[str]:
     """Return the ids of the jobs that wait, the first to run first; nothing without an answer."""
     with suppress(OSError, subprocess.SubprocessError):
+        command = ["bash", "-c", f"{ask.UNFILTERED}; exec {_WAITING}"]
         return subprocess.run(
-            _WAITING, capture_output=True, text=True, timeout=_PATIENCE, check=True
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=True
         ).stdout.split()
     return []
 

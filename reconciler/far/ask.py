@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import subprocess
 from base64 import b64decode, b64encode
@@ -166,12 +167,17 @@ def _run(attempt: AttemptPaths, script: str, longer: int = 0) -> str:
     """
     if not machine.of(attempt).is_far:
         return _bash(script)
-    within = _ANSWER_WITHIN + longer
-    request = {"machine": _machine(attempt), "script": script, "timeout": within}
+    # The shell of the user's account may print lines of its own before and after.
+    mark, within = secrets.token_hex(16), _ANSWER_WITHIN + longer
+    framed = f"echo {mark}\n{UNFILTERED}\n{script}\ncode=$?; echo {mark}; exit $code"
+    request = {"machine": _machine(attempt), "script": framed, "timeout": within}
     answer = _helper(request, attempt.root, longer)
     if answer["code"] != 0:
         raise MachineUnreachable(f"bash exited {answer['code']}: {answer['err'].strip()[-500:]}")
-    return str(answer["out"])
+    parts = str(answer["out"]).split(f"{mark}\n")
+    if len(parts) != 3:
+        raise MachineUnreachable(f"expected a whole answer, found {parts[-1][-100:]!r}")
+    return parts[1]
 
 
 def _helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str, Any]:
@@ -202,9 +208,18 @@ def _helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str
     return answer
 
 
+#: Lets the clients of Slurm print and cancel every job, whatever the user wants to see of them.
+UNFILTERED = 'unset "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"'
+
+
 def _bash(script: str) -> str:
     done = subprocess.run(
-        ["bash", "-s"], input=script, capture_output=True, text=True, errors="replace", check=False
+        ["bash", "-s"],
+        input=f"{UNFILTERED}\n{script}",
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     return done.stdout
 

@@ -15,14 +15,19 @@ ids_of() { # scratch …
 # A job is the attempt's by the folder it works in; one of a known id is told too, so that an id
 # which the scheduler has given to somebody else is seen.
 queue() { # scratch …
-    local asked code said
+    local asked code said note
     asked=$(date +%s%N)
-    said=$(timeout 25 squeue -h -t all -u "$(id -un)" -o '%i|%T|%Z' 2>&1)
-    code=$?
+    # The last line of stderr follows the list, behind a mark that no job's line starts with.
+    said=$({
+        timeout 25 squeue -h -t all -u "$(id -un)" -o '%i|%T|%Z' 2>&1 >&3 |
+            { note=$(tail -n 1); printf '\n!%s' "$note"; }
+        exit "${PIPESTATUS[0]}"
+    } 3>&1)
+    code=$? note=${said##*$'\n!'} said=${said%$'\n!'*}
     if [ "$code" = 0 ] && grep -qavE '^[^|]+\|[A-Z_]+\|/|^$' <<<"$said"; then
-        code=1 said='squeue exited 0 with what is no list of jobs'
+        code=1 note='squeue exited 0 with what is no list of jobs'
     fi
-    printf 'queue\t%s\t%s\t%s\n' "$asked" "$code" "$([ "$code" = 0 ] || tail -n 1 <<<"$said" | text)"
+    printf 'queue\t%s\t%s\t%s\n' "$asked" "$code" "$([ "$code" = 0 ] || printf %s "$note" | text)"
     [ "$code" = 0 ] || return 0
     # The list of ids comes first, then the folders, then what the scheduler said.
     awk -F '|' -v OFS='\t' '

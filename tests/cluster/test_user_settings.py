@@ -1,0 +1,112 @@
+"""Settings of a user's shell and of a site, which change what Slurm's clients print."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import Slurm, Sshd, init, traced, verdicts, write_machine
+from tests.cluster.test_slurm import HERE, ONCE, check_completed
+from tests.cluster.test_ssh import machine
+from tests.crash.support import Workflow, until
+from tests.crash.test_background import Maker, of_one, of_tasks
+from tests.crash.victims import Victim, strike
+from tests.rounds import first
+
+pytestmark = pytest.mark.slow
+#: Each hides the test's job from a client that is called with it.
+FILTERS = {"SQUEUE_PARTITION": "gpu", "SQUEUE_STATES": "R", "SCANCEL_STATE": "RUNNING"}
+LATER = {"custom_flags": ["#SBATCH --begin=now+3600"]}
+
+
+@pytest.mark.parametrize("far", first([False, True]))
+def test_filters_of_the_user_do_not_hide_a_pending_job(
+    workflow: Workflow, slurm: Slurm, sshd: Sshd, tmp_path: Path, far: bool
+) -> None:
+    """A pending job is found and cancelled, here and on another machine."""
+    where = machine(sshd, tmp_path / "far", "Slurm") if far else HERE
+    (sshd.folder / "home/.bashrc").write_text(
+        "".join(f"export {name}={value}\n" for name, value in FILTERS.items())
+    )
+    path = write_machine(workflow, where)
+    init(workflow, path, traced(workflow, "echo 1 > out.txt"), **LATER)
+    workflow.succeed("dispatch", "stage-1", **FILTERS)
+    until(lambda: slurm.jobs(tmp_path))
+    pending = slurm.jobs(tmp_path)
+    strike(workflow, Victim.SESSION)
+    workflow.succeed("rehydrate", **FILTERS)
+    assert verdicts(workflow)[-1] == "ORPHAN_RUNNING"
+    assert slurm.jobs(tmp_path) == pending
+    workflow.succeed("stage", "fail", "stage-1", "--stop", "--error", "enough", **FILTERS)
+    assert slurm.jobs(tmp_path) == []
+
+
+def test_filters_of_the_user_reach_the_command(workflow: Workflow) -> None:
+    """Only wfctl's own calls of Slurm's clients are made without them."""
+    command = '[ "$SQUEUE_PARTITION" = gpu ] && echo 1 > out.txt'
+    init(workflow, write_machine(workflow, HERE), traced(workflow, command))
+    workflow.succeed("run", **FILTERS)
+    check_completed(workflow, ONCE)
+
+
+def write_squeue(folder: Path, *lines: str) -> dict[str, str]:
+    """Write a site's own squeue around the real one; return the environment that finds it."""
+    folder.mkdir()
+    script = folder / "squeue"
+    script.write_text("\n".join(["#!/bin/bash", *lines, f'exec {shutil.which("squeue")} "$@"', ""]))
+    script.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_a_note_of_a_site_next_to_the_list_of_jobs_is_no_silence(
+    workflow: Workflow, tmp_path: Path
+) -> None:
+    """Standard output alone is the answer of squeue."""
+    init(workflow, write_machine(workflow, HERE), traced(workflow, "echo 1 > out.txt"))
+    note = "echo 'NOTE: maintenance on Monday!' >&2"
+    workflow.succeed("run", "--time-limit", "60", **write_squeue(tmp_path / "bin", note))
+    check_completed(workflow, ONCE)
+
+
+def test_a_failing_squeue_is_named_by_its_last_line_on_stderr(
+    workflow: Workflow, tmp_path: Path
+) -> None:
+    """What it printed as a list before it failed is no message."""
+    init(workflow, write_machine(workflow, HERE), traced(workflow, "echo 1 > out.txt"), **LATER)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: "it waits" in "".join(map(Path.read_text, logs(workflow))))
+    environ = write_squeue(
+        tmp_path / "bin", "echo '1|R|/x'", "echo 'the door is shut!' >&2", "exit 1"
+    )
+    strike(workflow, Victim.SESSION)
+    workflow.succeed("rehydrate", **environ)
+    [*_, observed] = workflow.events("attempt.observed")
+    assert observed["data"]["evidence"]["queue"]["error"] == "the door is shut!"
+
+
+def logs(workflow: Workflow) -> list[Path]:
+    """Return the logs of the stage's monitors."""
+    return list(workflow.root.glob("stage-1/.attempts/*/dpdisp.log"))
+
+
+#: Set by Slurm for a job, and variables of the user that look alike.
+OUTER = {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "64", "PMI_RANK": "3", "PMIX_RANK": "3"}
+OWN = {"SBATCH_COMMENT": "mine", "SLURM_EXIT_ERROR": "9"}
+
+
+@pytest.mark.parametrize("made", first([of_one, of_tasks]))
+def test_variables_of_an_outer_job_do_not_reach_an_inner_job(
+    workflow: Workflow, made: Maker
+) -> None:
+    """The defaults of the user do."""
+    outer = "$SLURM_JOB_ID/$SLURM_CPUS_PER_TASK$PMI_RANK$PMIX_RANK"
+    seen = f"{outer}/$SBATCH_COMMENT$SLURM_EXIT_ERROR"
+    command = f'echo {seen} > "{workflow.root}/seen"; echo 1 > out.txt'
+    init(workflow, write_machine(workflow, HERE), made(workflow, command))
+    workflow.succeed("run", **OUTER, **OWN)
+    number, *others = (workflow.root / "seen").read_text().strip().split("/")
+    assert number != OUTER["SLURM_JOB_ID"]
+    assert others == ["", "mine9"]
