@@ -96,6 +96,8 @@ class ScriptEnd(IntEnum):
     CHANGED = 65
     #: A machine or scheduler gave no answer (EX_UNAVAILABLE).
     SILENT = 69
+    #: The monitor itself failed, or its machine refused what a job needs there (EX_SOFTWARE).
+    BROKEN = 70
     #: The files of the attempt cannot be written (EX_IOERR).
     UNWRITABLE = 74
     #: Another one is at work (EX_TEMPFAIL).
@@ -109,6 +111,7 @@ class Watched(IntEnum):
     NOTHING = 10
     COLLECTED = 11
     SILENT = ScriptEnd.SILENT
+    BROKEN = ScriptEnd.BROKEN
 
 
 #: The variable that names the attempt in the environment of its command and of all that it starts.

@@ -145,7 +145,7 @@ def main(arguments: list[str]) -> int:
             write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
     except ReconcilerError as error:
         print(error.message)
-        return Watched.SILENT
+        return Watched.BROKEN if found is Watched.NOTHING else Watched.SILENT
     return found
 
 

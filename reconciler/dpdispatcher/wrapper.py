@@ -323,7 +323,9 @@ while :; do
         0* | *'submission succeeded: '* | $unheard) submitted=$silent ;;
         esac
         ;;
-    *) finish $silent ;;
+    # Killed, it has shown no error of its own.
+    $silent | 1[2-9][0-9] | 2[0-9][0-9]) finish $silent ;;
+    *) finish $broken ;;
     esac
 done
 """
@@ -409,6 +411,7 @@ def _watching(attempt: AttemptPaths) -> dict[str, object]:
         "collected": int(Watched.COLLECTED),
         "nothing": int(Watched.NOTHING),
         "silent": int(Watched.SILENT),
+        "broken": int(Watched.BROKEN),
         "unheard": " | ".join(f"*{shlex.quote(words)}*" for words in UNHEARD),
     }
 

@@ -16,6 +16,8 @@ import atexit
 import importlib
 import os
 import runpy
+import secrets
+import shlex
 import sys
 import time
 import traceback
@@ -101,6 +103,27 @@ def collect_once() -> None:
     Submission.download_jobs = collect
 
 
+def frame_answers() -> None:
+    """Let DPDispatcher read what a command on another machine prints, and no line of its shell's.
+
+    The shell of a user's account may print lines before and after the command. Each answer stands
+    between two random marks.
+    """
+    from dpdispatcher.contexts.local_context import SPRetObj
+    from dpdispatcher.contexts.ssh_context import SSHContext
+
+    call = SSHContext.block_call
+
+    def framed(own: SSHContext, command: str) -> tuple[int, Any, Any, Any]:
+        mark = secrets.token_hex(16)
+        script = f"echo {mark}\n{command}\ncode=$?; echo {mark}; exit $code"
+        code, stdin, stdout, stderr = call(own, f"exec bash -c {shlex.quote(script)}")
+        parts = stdout.read().split(f"{mark}\n".encode())
+        return code, stdin, SPRetObj(parts[1] if len(parts) == 3 else b""), stderr
+
+    SSHContext.block_call = framed
+
+
 def _sleep(folder: Path, seconds: float) -> None:
     end = time.monotonic() + seconds
     if seconds != _PAUSE:
@@ -143,6 +166,7 @@ def main(arguments: list[str]) -> None:
     if arguments[1:2] == ["submit"]:
         send_once()
         collect_once()
+        frame_answers()
     sys.argv = arguments
     # The folder of this script holds modules that are nobody's.
     sys.path[0] = str(Path(arguments[0]).parent)

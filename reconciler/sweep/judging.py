@@ -102,7 +102,7 @@ _CUT_OFF = "cut off"
 #: Seconds after the end of a task in which its files may still get their times.
 _MARGIN = 2.0
 #: Verdicts on an attempt of which no task was begun.
-_NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
+_NEVER_BEGAN = frozenset({Name.REJECTED, Name.LAUNCHED_IN_VAIN, Name.ORPHAN_DIR_DELETED})
 
 
 def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict) -> Verdict:

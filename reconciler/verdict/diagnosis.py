@@ -214,8 +214,8 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
         or _by_exit(code for code in codes if code == TIMED_OUT or (code or 0) > SIGNALLED)
-        or _by_statement(monitor if verdict == Name.REJECTED else said)
-        or _by_words(_SAYING, monitor if verdict == Name.REJECTED else written)
+        or _by_statement(monitor if verdict in _UNSUBMITTED else said)
+        or _by_words(_SAYING, monitor if verdict in _UNSUBMITTED else written)
         or _by_exit(codes)
     )
     if found is not None:
@@ -225,6 +225,10 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
         why = f": {words}" if words is not None else ""
         return Kind("input", f"DPDispatcher refused the submission{why}")
     return _last_line(said) or Kind("unknown", _NOTHING)
+
+
+#: The verdicts on an attempt whose monitor alone has printed anything.
+_UNSUBMITTED = (Name.REJECTED, Name.LAUNCHED_IN_VAIN)
 
 
 def _last_line(written: Texts) -> Kind | None:

@@ -51,6 +51,7 @@ class Name(StrEnum):
     JOB_LOST = "JOB_LOST"
     LEFT_BEHIND = "LEFT_BEHIND"
     REJECTED = "REJECTED"
+    LAUNCHED_IN_VAIN = "LAUNCHED_IN_VAIN"
     MONITOR_KILLED_EARLY = "MONITOR_KILLED_EARLY"
     NEVER_SUBMITTED = "NEVER_SUBMITTED"
     NEVER_STARTED = "NEVER_STARTED"
@@ -405,6 +406,16 @@ TABLE: Rows[Evidence] = (
         (9, Name.LEFT_BEHIND, Action.LOST),
         lambda e: e.moved and not e.jobs and not _was_refused(e),
         "nothing of it was started before the root was moved, and its files name that place",
+    ),
+    (
+        (14, Name.LAUNCHED_IN_VAIN, Action.FAILED),
+        lambda e: not e.jobs and e.in_vain and _exit_code(e) == ScriptEnd.BROKEN,
+        "its monitors ended by an error again and again, before a job was submitted",
+    ),
+    (
+        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        lambda e: not e.jobs and _exit_code(e) == ScriptEnd.BROKEN,
+        "its monitor ended by an error before a job was submitted",
     ),
     (
         (14, Name.REJECTED, Action.FAILED),

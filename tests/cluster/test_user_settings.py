@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.rounds import first
 pytestmark = pytest.mark.slow
 #: Each hides the test's job from a client that is called with it.
 FILTERS = {"SQUEUE_PARTITION": "gpu", "SQUEUE_STATES": "R", "SCANCEL_STATE": "RUNNING"}
-LATER = {"custom_flags": ["#SBATCH --begin=now+3600"]}
+LATER: dict[str, Any] = {"custom_flags": ["#SBATCH --begin=now+3600"]}
 
 
 @pytest.mark.parametrize("far", first([False, True]))
@@ -110,3 +111,32 @@ def test_variables_of_an_outer_job_do_not_reach_an_inner_job(
     number, *others = (workflow.root / "seen").read_text().strip().split("/")
     assert number != OUTER["SLURM_JOB_ID"]
     assert others == ["", "mine9"]
+
+
+@pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
+def test_a_shell_that_prints_a_banner_changes_no_answer(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """The profile of the account on the other machine prints before and after each command."""
+    banner = "echo 'Welcome, 3 users'; trap 'echo Goodbye' EXIT\n"
+    (sshd.folder / "home/.bashrc").write_text(banner)
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, traced(workflow, "echo 1 > out.txt"))
+    workflow.succeed("run", "--time-limit", "60")
+    check_completed(workflow, ONCE)
+    [launched] = workflow.events("stage.launched")
+    assert launched["data"]["job_ids"][0].isdigit()
+
+
+def test_a_launch_that_fails_again_and_again_is_a_failure_with_its_reason(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The other machine answers, and has no place for the job."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "mistyped/far"))
+    init(workflow, path, traced(workflow, "echo 1 > out.txt"))
+    assert workflow.call("run").returncode == 6
+    found = workflow.stage("stage-1")
+    assert found["status"] == "failed"
+    assert "cannot create directory" in found["last_error"]
+    assert verdicts(workflow)[-1] == "LAUNCHED_IN_VAIN"
+    assert len(workflow.events("attempt.relaunched")) == 3
