@@ -312,7 +312,10 @@ def _watched(task: Any) -> Any:
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
         f'{_new(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
-        f"({_MARKED}; {_COUNTS}\n{task['command']}\n); wfctl_code=$?; "
+        "{ set -m; } 2> /dev/null; "
+        f"({_MARKED}; wfctl_lead; ({_COUNTS}\n{task['command']}\n); "
+        'wfctl_led "$wfctl_own" "$?") & set +m; wait "$!"; wfctl_code=$?; '
+        '! wfctl_hits "$wfctl_own" "$wfctl_code" || echo "wfctl: $wfctl_why" >&2; '
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
         f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || wfctl_code={TIMED_OUT}; '
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '

@@ -37,8 +37,15 @@ task() ( # number, folder, assignments, where its job keeps its records
     else
         wfctl_watch "$WFCTL_TASKS/claims/$1"
         [ ! -e /proc/self/fd/5 ] || exec 6> /proc/self/fd/5
-        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" \
-            > log 2> err < /dev/null 5<&-
+        { set -m; } 2> /dev/null
+        (
+            wfctl_lead
+            WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" \
+                > log 2> err < /dev/null 5<&-
+            wfctl_led "$WFCTL_TASKS/claims/$1" "$?"
+        ) &
+        set +m
+        wait "$!"
         code=$?
         exec 6>&-
         mapfile -t files < "$WFCTL_TASKS/outputs"
@@ -63,7 +70,9 @@ have_come() { # files
 # In the folder of a task whose command is over.
 ended() { # number, folder, exit code
     local code=$3 state=done why= file
-    if [ "$code" = 137 ] || [ "$code" = 143 ]; then
+    if wfctl_hits "$WFCTL_TASKS/claims/$1" "$code"; then
+        state=failed why=$wfctl_why
+    elif [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"
     elif [ "$code" != 0 ]; then
         state=failed why="exit $code"
