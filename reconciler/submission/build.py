@@ -317,7 +317,8 @@ def _watched(task: Any) -> Any:
         'wfctl_led "$wfctl_own" "$?") & set +m; wait "$!"; wfctl_code=$?; '
         '! wfctl_hits "$wfctl_own" "$wfctl_code" || echo "wfctl: $wfctl_why" >&2; '
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
-        f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || wfctl_code={TIMED_OUT}; '
+        f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || {{ wfctl_code={TIMED_OUT}; '
+        'echo "wfctl: ended by its time limit of $wfctl_limit s" >&2; }; '
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _new('echo "$wfctl_code"', "$wfctl_job.code")

@@ -28,7 +28,7 @@ is_alone() { [ ! -e /proc/self/fd/5 ] || read -t 0 -u 5; }
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
 task() ( # number, folder, assignments, where its job keeps its records
     eval "export $3"
-    local began=${EPOCHREALTIME/[.,]/}
+    local began=${EPOCHREALTIME/[.,]/} over=
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
     if [ "${WFCTL_JUDGE:-}" ]; then # it was computed, and the verdict on it is another now
@@ -51,9 +51,9 @@ task() ( # number, folder, assignments, where its job keeps its records
         mapfile -t files < "$WFCTL_TASKS/outputs"
         [ "$code" != 0 ] || { is_alone && have_come "${files[@]}"; } ||
             wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
-        wfctl_in_time "$WFCTL_TASKS/claims/$1" is_alone || code=124
+        wfctl_in_time "$WFCTL_TASKS/claims/$1" is_alone || code=124 over=1
     fi
-    ended "$1" "$2" "$code"
+    ended "$1" "$2" "$code" "$over"
     [ -z "${WFCTL_JUDGE:-}" ] || exit 0
     # To start Python would take longer than many a task.
     [ "${EPOCHREALTIME/[.,]/}" -gt $((began + 1000000)) ] || wfctl_python=
@@ -68,10 +68,12 @@ have_come() { # files
 }
 
 # In the folder of a task whose command is over.
-ended() { # number, folder, exit code
+ended() { # number, folder, exit code, a word if its time was over
     local code=$3 state=done why= file
     if wfctl_hits "$WFCTL_TASKS/claims/$1" "$code"; then
         state=failed why=$wfctl_why
+    elif [ "${4:-}" ]; then
+        state=failed why="ended by its time limit of $wfctl_limit s (exit $code)"
     elif [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"
     elif [ "$code" != 0 ]; then

@@ -21,7 +21,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import cause_of, stated_in
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import ObservedJob
-from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, TIMED_OUT, AttemptPaths
+from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, AttemptPaths
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import processes
 from reconciler.host import small_files as plain
@@ -66,6 +66,7 @@ _ENDING: tuple[Clue, ...] = (
         "resource",
         r"out of memory|oom[- _]kill|cannot allocate memory|\bMemoryError\b|std::bad_alloc",
         r"due to time limit|time limit exceeded|walltime .*exceeded|exceeded .*memory limit",
+        r"^(wfctl: )?ended by its time limit of \d+ s",
         r"no space left on device|disk quota exceeded|CUDA_ERROR_OUT_OF_MEMORY",
     ),
     _clue(
@@ -98,7 +99,6 @@ _SAYING: tuple[Clue, ...] = (
 
 #: Exit codes of a shell and of ended programs (128 + the signal's number) that tell by themselves.
 _EXITS: dict[int, tuple[p.Category, str]] = {
-    TIMED_OUT: ("resource", "ended by its time limit"),
     126: ("software", "a program that cannot be executed"),
     127: ("software", "a program that was not found"),
     132: ("software", "an illegal instruction"),
@@ -213,7 +213,7 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
     found = (
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
-        or _by_exit(code for code in codes if code == TIMED_OUT or (code or 0) > SIGNALLED)
+        or _by_exit(code for code in codes if (code or 0) > SIGNALLED)
         or _by_statement(monitor if verdict in _UNSUBMITTED else said)
         or _by_words(_SAYING, monitor if verdict in _UNSUBMITTED else written)
         or _by_exit(codes)

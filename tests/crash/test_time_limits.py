@@ -68,10 +68,8 @@ def test_nothing_that_a_command_started_outlives_its_limit(workflow: Workflow, m
     assert not [one for one in pids(workflow) if start_ticks(one) is not None]
     assert workflow.stage("stage-1")["status"] == "failed"
     assert len(workflow.attempts("stage-1")) == 1, "it failed, and is not lost"
-    if made is of_one:
-        assert "exit code 124, ended by its time limit" in told(workflow)
-    else:
-        assert "exit 124" in told(workflow)
+    assert "ended by its time limit of 8 s" in told(workflow)
+    assert "124" in told(workflow)
 
 
 def verdicts(workflow: Workflow) -> list[str]:
@@ -254,3 +252,12 @@ def test_a_limited_command_tells_its_environment(workflow: Workflow) -> None:
     workflow.succeed("run")
     [noted] = workflow.attempts("stage-1")[0].glob("job-*.environment")
     assert f"venv: {venv}" in noted.read_text()
+
+
+@pytest.mark.parametrize("made", [of_one, of_tasks])
+def test_an_exit_code_of_124_alone_is_no_time_limit(workflow: Workflow, made: Maker) -> None:
+    """A command may exit so by itself, as `timeout` does; it has a limit that is far away."""
+    limited(workflow, made, "timeout 0.1 sleep 5", time_limit=600)
+    assert workflow.call("run").returncode == 6
+    assert "time limit" not in told(workflow)
+    assert "124" in told(workflow)
