@@ -181,11 +181,23 @@ def for_attempt(
     result["resources"] = {
         "group_size": 1,
         **resources,
+        **(_started_once(resources) if place.has_slurm else {}),
         "envs": {**resources.get("envs", {}), ATTEMPT: attempt.tag},
         "prepend_script": [*guard(attempt, place), *resources.get("prepend_script", [])],
     }
     result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
     return (taken_along(result, attempt) if place.is_far else result), place
+
+
+def _started_once(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags of a job that Slurm does not put back into its queue after a start.
+
+    A job that starts a second time refuses itself. The user's own flag wins.
+    """
+    flags = [*resources.get("custom_flags", [])]
+    if any(re.search(r"\s--(no-)?requeue\b", str(flag)) for flag in flags):
+        return {}
+    return {"custom_flags": [*flags, "#SBATCH --no-requeue"]}
 
 
 def uses_ref(submission: Mapping[str, Any]) -> bool:

@@ -108,6 +108,21 @@ def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.parametrize(
+    ("own", "requeue"), [([], "Requeue=0"), (["#SBATCH --requeue"], "Requeue=1")]
+)
+def test_a_job_is_not_requeued_unless_its_flags_say_so(
+    workflow: Workflow, slurm: Slurm, own: list[str], requeue: str
+) -> None:
+    """A second start would refuse itself; the user's own flag wins over wfctl's."""
+    flags = ["#SBATCH --begin=now+3600", *own]
+    prepared(workflow, "echo 1 > out.txt", custom_flags=flags)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: slurm.jobs(workflow.root))
+    [id_] = slurm.jobs(workflow.root)
+    assert requeue in slurm.ask("scontrol", "show", "job", id_)
+
+
 @pytest.mark.long
 def test_the_place_in_the_queue_is_told_while_a_loop_waits(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
