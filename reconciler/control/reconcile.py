@@ -88,9 +88,10 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding
 def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
     """Record what was found of stages; return those of which it was."""
     if len(findings) <= _TOGETHER:
-        asked = [asked for found in findings for asked in _asked(jobs, state, found)]
-        # Somebody else may have moved one of them; by itself each shows what is so now.
-        with suppress(LifecycleError):
+        # Somebody else may have moved one stage, or the files of one attempt are in the way: settled
+        # alone, each stage shows what is so now.
+        with suppress(LifecycleError, ReconcilerError, OSError):
+            asked = [asked for found in findings for asked in _asked(jobs, state, found)]
             if asked:
                 jobs.record_each(*asked, known=state)
             return {finding.stage for finding in findings}

@@ -5,8 +5,15 @@ keep_left() { # scratch, where to keep it
     for copy in "$1"/*/; do
         copy=${copy%/} name=${copy%/}
         [[ ${name##*/} =~ ^[0-9a-f]{40}$ ]] || continue
+        open_folders "$copy"
         mkdir -p "$2" && linked "$copy" "$2" || return 1
     done
+}
+
+# Makes the folders of a copy usable for their owner: a job may have closed one, and nothing could be
+# moved out of it or removed.
+open_folders() { # copy
+    find "$1" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null
 }
 
 linked() { # copy, where to keep it

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from errno import EXDEV
 from pathlib import Path
@@ -45,6 +46,8 @@ _FAR_LIMIT = 10**8
 LIMIT = "bring_back_limit"
 #: Files that an event names; the list beside the attempt names all.
 _NAMED = 500
+#: Maximum number of files that the note of unreadable files names.
+_NAMED_IN_NOTE = 20
 
 
 def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool) -> list[Payload]:
@@ -55,26 +58,35 @@ def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool
     after it was cut off at any point, and then comes to the same. Where its machine cannot be
     reached, a note says where it is.
     """
+    notes: list[Payload] = []
     listed = traces.read_json(attempt.left_list)
     if listed is not None:
         known = [BroughtFile(**one) for one in listed["files"]]
     else:
+        limit = limit_of(state, stage, attempt)
         try:
-            known = _found(attempt, bring, limit_of(state, stage, attempt), patterns_of(stage))
-        except MachineUnreachable as error:
-            where = ask.left_at(attempt)
-            text = f"{attempt.id}: what it left stays in {where} on its machine: {error.message}"
-            return [p.NoteLogged(stage=stage.id, text=text)]
+            known, unreadable = _found(attempt, bring, limit, patterns_of(stage))
+        except (MachineUnreachable, OSError) as error:
+            return [_not_sorted_out(attempt, stage, error)]
+        if unreadable:
+            shown = [str(one.filename) for one in unreadable[:_NAMED_IN_NOTE]]
+            more = len(unreadable) - len(shown)
+            names = ", ".join(shown) + (f" and {more} more" if more else "")
+            text = f"{attempt.id}: leftover files that cannot be read stay where they are: {names}"
+            notes = [p.NoteLogged(stage=stage.id, text=text)]
         if not known and not attempt.kept.is_dir():
             return []
-        text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
-        write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
-    _put_in_place(attempt, known)
+        _write_list(attempt, known)
+    placed = _put_in_place(attempt, known)
+    if placed != known:
+        known = placed
+        _write_list(attempt, known)
     # That a job printed nothing is no news.
     if all(left.path in attempt.logs and not left.size for left in known):
-        return []
+        return notes
     stayed = any(left.at is not None and left.at.startswith("/") for left in known)
     return [
+        *notes,
         p.AttemptLeft(
             stage=attempt.stage,
             attempt=attempt.id,
@@ -82,17 +94,36 @@ def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool
             more=max(0, len(known) - _NAMED),
             host=traces.facts(attempt).job_host if stayed else None,
             record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
-        )
+        ),
     ]
+
+
+def _not_sorted_out(
+    attempt: AttemptPaths, stage: Stage, error: MachineUnreachable | OSError
+) -> Payload:
+    """Return the note that says where the leftover files stay, and why."""
+    if machine.of(attempt).is_far:
+        where = f"{ask.left_at(attempt)} on its machine"
+    else:
+        where = str(attempt.kept.relative_to(attempt.root))
+    why = error.message if isinstance(error, MachineUnreachable) else error
+    return p.NoteLogged(stage=stage.id, text=f"{attempt.id}: what it left stays in {where}: {why}")
+
+
+def _write_list(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
+    text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
+    write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
 
 
 def _found(
     attempt: AttemptPaths, bring: bool, limit: int | None, wanted: Sequence[str]
-) -> list[BroughtFile]:
-    where = machine.of(attempt)
+) -> tuple[list[BroughtFile], list[OSError]]:
+    """Return the leftover files with their places, and the errors of files that cannot be read."""
+    where, errors = machine.of(attempt), list[OSError]()
     if where.is_far:
         there = ask.brought(attempt, limit if bring else 0, wanted)
-        return [*_sorted_out(attempt, list(_news(attempt)), bring, None), *there]
+        here = _sorted_out(attempt, list(_news(attempt, errors)), bring, None)
+        return [*here, *there], errors
     if traces.copies_below(Path(where.scratch)):
         # Its monitor may not have come to keep what still lies in scratch copies.
         script = '. "$0" && keep_left "$1" "$2"'
@@ -101,27 +132,44 @@ def _found(
         if done.returncode != 0:
             why = done.stderr.strip()[-500:]
             raise OSError(f"{attempt.tag}: what it wrote cannot be kept: {why}")
-    return _sorted_out(attempt, list(_news(attempt)), bring, limit)
+    return _sorted_out(attempt, list(_news(attempt, errors)), bring, limit), errors
 
 
-def _news(attempt: AttemptPaths) -> Iterator[BroughtFile]:
+def _news(attempt: AttemptPaths, errors: list[OSError]) -> Iterator[BroughtFile]:
     """Yield what was kept and is neither collected already nor an input that did not change.
 
-    Behind it comes what the jobs printed and is in place already.
+    Behind it comes what the jobs printed and is in place already. The errors of files that cannot
+    be read are added to ``errors``.
     """
+    _open_folders(attempt.kept)
     below = [(Path(at), folders, names) for at, folders, names in os.walk(attempt.kept)]
     for folder, folders, names in sorted(below):
         links = [name for name in folders if (folder / name).is_symlink()]
         for file in (folder / name for name in sorted([*names, *links])):
             path = str(file.relative_to(attempt.kept))
-            if _is_same(file, attempt.root / path):
-                file.unlink()
-            else:
-                yield _of(file, path)
+            try:
+                if _is_same(file, attempt.root / path):
+                    file.unlink()
+                    continue
+                found = _of(file, path)
+            except OSError as error:
+                error.filename = file.relative_to(attempt.root)
+                errors.append(error)
+                continue
+            yield found
     for path in attempt.logs if attempt.launch_record.exists() else ():
         place = attempt.root / path
         if not os.path.lexists(attempt.kept / path) and place.is_file() and place.stat().st_size:
             yield _of(place, path)
+
+
+def _open_folders(kept: Path) -> None:
+    """Make the folders below a folder usable for their owner, as a job may have closed them."""
+    for folder, names, _ in os.walk(kept):
+        for path in (Path(folder, name) for name in names):
+            if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
+                with suppress(OSError):
+                    path.chmod(path.stat().st_mode | 0o700)
 
 
 def _is_same(file: Path, place: Path) -> bool:
@@ -162,15 +210,22 @@ def _is_free(attempt: AttemptPaths, left: BroughtFile) -> bool:
     return is_inside(above, attempt.root) and above.is_dir() and not os.path.lexists(place)
 
 
-def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
+def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> list[BroughtFile]:
+    """Move leftover files to their places; return the list, with where a file stays instead."""
+    placed = list[BroughtFile]()
     for left in known:
-        kept, place = attempt.kept / left.path, attempt.root / left.path
-        if left.at is None and os.path.lexists(kept) and not os.path.lexists(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            kept.rename(place)
+        kept, place, at = attempt.kept / left.path, attempt.root / left.path, left.at
+        try:
+            if at is None and os.path.lexists(kept) and not os.path.lexists(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                kept.rename(place)
+        except OSError:  # a folder in which nothing can be made: the log names where the file is
+            at = str(kept.relative_to(attempt.root))
+        placed.append(replace(left, at=at))
     for folder, _, _ in os.walk(attempt.kept, topdown=False):
-        if not any(Path(folder).iterdir()):
+        with suppress(OSError):  # a folder that is not empty, or cannot be changed
             Path(folder).rmdir()
+    return placed
 
 
 def limit_of(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.cli.support import Place, agree, write_plan
+from tests.cli.support import HERE, Place, agree, write_plan
+from tests.need import need_programs
 
 
 def stage(number: int, command: str, **fields: Any) -> dict[str, Any]:
@@ -35,3 +39,21 @@ def recorded(place: Place) -> dict[str, dict[str, Any]]:
     """Return what attempts left as the log names it, by path."""
     events = place.done("events", "--type", "attempt.left")
     return {file["path"]: file for event in events for file in event["data"]["files"]}
+
+
+def run_as_ordinary_user(place: Place, *arguments: str) -> None:
+    """Call the program so that file modes bind it, as they do not bind root; expect success."""
+    command = [
+        sys.executable,
+        "-c",
+        "from cli.main import main; main()",
+        "--root",
+        str(place.path),
+        *arguments,
+    ]
+    if os.geteuid() == 0:
+        need_programs("setpriv")
+        command = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *command]
+    environ = {**os.environ, "PYTHONPATH": str(HERE)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout

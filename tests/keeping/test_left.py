@@ -14,7 +14,7 @@ import pytest
 from reconciler.files.leftovers import size_of
 from reconciler.host import processes
 from tests.cli.support import Place
-from tests.keeping.support import made, recorded, stage
+from tests.keeping.support import made, recorded, run_as_ordinary_user, stage
 from tests.reconciler.support import until
 
 pytestmark = pytest.mark.slow
@@ -233,3 +233,39 @@ def test_a_segmentation_fault_is_no_kill_from_outside(tmp_path: Path, command: s
 def test_a_size_is_bytes_or_words(given: object, size: int | None) -> None:
     """As people write it."""
     assert size_of(given) == size
+
+
+#: A job command or an input of each kind that closes files for their owner, and the outputs.
+CLOSED = {
+    "a leftover folder": ("mkdir c; echo x > c/f; chmod a-w c; echo hi > a.txt", OUT, {}),
+    "unreadable leftovers": (
+        "mkdir d; echo x | tee f > d/g; chmod 000 f d; echo hi > a.txt",
+        OUT,
+        {},
+    ),
+    "an output folder": ("mkdir d; echo hi > d/a.txt; chmod a-w d", ["stage-1/d/a.txt"], {}),
+    "an input folder": ("cat ../data/in > a.txt", OUT, {}),
+    "an input folder of tasks": ("cat ../../../data/in > out", ["stage-1/tasks.csv"], MAP),
+}
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_closed_files_of_a_job_stop_nothing(tmp_path: Path, closed: str) -> None:
+    """The stage is completed, nothing is lost, and what cannot be read is named once."""
+    command, outputs, parameters = CLOSED[closed]
+    data = tmp_path / "root/data"
+    one = stage(1, command, inputs=["data"], outputs=outputs, parameters=parameters)
+    place = made(tmp_path, one, stage(2, "echo 2 > b.txt", outputs=["stage-2/b.txt"]))
+    data.mkdir()
+    (data / "in").write_text("given\n")
+    data.chmod(0o555)
+    run_as_ordinary_user(place, "run")
+    run_as_ordinary_user(place, "rehydrate")
+    statuses = {one["id"]: one["status"] for one in place.done("status")["stages"]}
+    assert statuses == {"stage-1": "completed", "stage-2": "completed"}
+    if closed == "a leftover folder":
+        assert (place.path / "stage-1/c/f").read_text() == "x\n"
+    if closed == "unreadable leftovers":
+        assert (place.path / "stage-1/d/g").read_text() == "x\n"
+        assert place.log().count("leftover files that cannot be read") == 1
+        assert [path.stat().st_size for path in place.path.glob("stage-1/.attempts/*/left/*/f")]
