@@ -223,6 +223,23 @@ def _outputs(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
         for problem in _outputs_out_of_reach(stage):
             yield f"{stage.id}.{problem}"
+        for problem in _names_not_copied(stage):
+            yield f"{stage.id}.{problem}"
+
+
+def _names_not_copied(stage: PlannedStage) -> Iterator[str]:
+    """Refuse names that DPDispatcher cannot copy: it reads `\\` as `/`, and `a:` as a drive."""
+    if "command" not in stage.parameters:
+        return
+    outputs = [] if "backward_files" in stage.parameters else stage.outputs
+    for field, paths in (("inputs", stage.inputs), ("outputs", outputs)):
+        for path in paths:
+            own = path.removeprefix(f"{stage.id}/")
+            if "\\" in path or own[1:2] == ":":
+                yield (
+                    f"{field}: DPDispatcher cannot copy {path!r}; expected a name without a "
+                    "backslash, and without a colon as its second character"
+                )
 
 
 def _outputs_out_of_reach(stage: PlannedStage) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -355,6 +356,10 @@ def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
     return folder / f"{digest}.json", folder / f"{digest}.machine.json"
 
 
+#: A character of a name that was escaped for a pattern.
+_ESCAPED = re.compile(r"\[([*?[])\]")
+
+
 def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
     """Yield each file or folder that an attempt's own submission sends, patterns resolved.
 
@@ -367,5 +372,5 @@ def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
     for pattern in dict.fromkeys(patterns):
         found = sorted(base.glob(pattern)) if has_magic(pattern) else [base / pattern]
         if not found or not found[0].exists():
-            raise MissingInput(pattern)
+            raise MissingInput(_ESCAPED.sub(r"\1", pattern))
         yield from found

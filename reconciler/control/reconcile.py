@@ -88,8 +88,8 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding
 def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
     """Record what was found of stages; return those of which it was."""
     if len(findings) <= _TOGETHER:
-        # Somebody else may have moved one stage, or the files of one attempt are in the way: settled
-        # alone, each stage shows what is so now.
+        # Another process may have moved one stage, or the files of one attempt are in the way:
+        # settled alone, each stage shows its current status.
         with suppress(LifecycleError, ReconcilerError, OSError):
             asked = [asked for found in findings for asked in _asked(jobs, state, found)]
             if asked:

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path, PurePosixPath
 from signal import SIGTERM
 from typing import Any
@@ -134,6 +135,8 @@ def read(path: Path) -> dict[str, Any]:
 def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
     """Build a submission from a stage and one entry of ``backend_profiles``.
 
+    Inputs and outputs are names, and are escaped since DPDispatcher takes every path for a pattern.
+
     Raises UnusablePath for a path that is absolute or leaves the root or stage, UnusableProfile
     where the profile names no machine.
     """
@@ -144,12 +147,14 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
         "work_base": ".",
         "machine": _machine(profile),
         "resources": _resources(profile, job.resource_overrides, job.environment),
-        "forward_common_files": [path for path in inputs if path not in own],
+        "forward_common_files": [escape(path) for path in inputs if path not in own],
         "task_list": [
             {
                 "command": fields.command_in(job.environment, job.command),
                 "task_work_path": job.stage,
-                "forward_files": _unique([*given, *(_below(path, job.stage) for path in own)]),
+                "forward_files": _unique(
+                    [*given, *(escape(_below(path, job.stage)) for path in own)]
+                ),
                 "backward_files": _backward_files(job),
                 "outlog": OUTPUT_LOG,
                 "errlog": ERROR_LOG,
@@ -237,7 +242,8 @@ def _backward_files(job: StageJob) -> list[str]:
     elsewhere = next((path for path in outputs if not _inside(path, job.stage)), None)
     if elsewhere is not None:
         raise UnusablePath(job.stage, "outputs", elsewhere, f"a path below {job.stage}/")
-    return _unique([*(_below(path, job.stage) for path in outputs), OUTPUT_LOG, ERROR_LOG])
+    names = (escape(_below(path, job.stage)) for path in outputs)
+    return _unique([*names, OUTPUT_LOG, ERROR_LOG])
 
 
 def _relative(job: StageJob, name: str, path: str) -> str:

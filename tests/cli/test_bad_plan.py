@@ -75,6 +75,14 @@ WRONG: dict[str, tuple[Any, str]] = {
         ),
         "expected 129,000 bytes at most for all values of a point",
     ),
+    "a backslash in an input": (
+        with_stage(inputs=["a\\b"], parameters={"command": "true"}),
+        "stage-2.inputs: DPDispatcher cannot copy",
+    ),
+    "a drive of an output": (
+        with_stage(outputs=["stage-2/a:b"], parameters={"command": "true"}),
+        "stage-2.outputs: DPDispatcher cannot copy",
+    ),
     "retries of one's own": (with_stage(retries=5), "3 retries on a local backend"),
     "resources of a stage": (with_stage(resources={}), "parameters.resource_overrides"),
     "an environment": (with_stage(env={}), "WFCTL_PARAM_"),

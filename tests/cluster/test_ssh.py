@@ -52,12 +52,18 @@ def check_completed(workflow: Workflow, trace: list[str]) -> None:
 def test_a_stage_runs_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """The job runs once on the far side, and its result is brought back."""
+    """The job runs once on the far side; inputs are sent and results brought back by name."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     far = f'case "$WFCTL_ROOT" in {tmp_path}/far/*) ;; *) exit 7 ;; esac'
-    init(workflow, path, traced(workflow, f"{far}; [ -d $WFCTL_ROOT/stage-1 ] && echo 1 > out.txt"))
+    (workflow.root / "data").mkdir()
+    (workflow.root / "data/a[1].txt").write_text("given\n")
+    reads = '[ -d $WFCTL_ROOT/stage-1 ] && echo 1 > out.txt; cat "../data/a[1].txt" > "b[1]*.txt"'
+    stage = traced(workflow, f"{far}; {reads}")
+    outputs = ["stage-1/out.txt", "stage-1/b[1]*.txt"]
+    init(workflow, path, {**stage, "inputs": ["data/a[1].txt"], "outputs": outputs})
     workflow.succeed("run")
     check_completed(workflow, ONCE)
+    assert (workflow.root / "stage-1/b[1]*.txt").read_text() == "given\n"
     [launched] = workflow.events("stage.launched")
     found = launched["data"]
     assert found["job_ids"][0].isdigit()
