@@ -329,7 +329,10 @@ def rerun(
     reason: Text = option("TEXT", "Why; else what made them stale, or the archive imported."),
     key: AgreeingKey = None,
 ) -> None:
-    """Compute stages again: the impact is shown, and a person agrees to all of it at once."""
+    """Run completed stages again.
+
+    The impact is shown first, and a person approves all of it together.
+    """
     with engine(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
         consenter = consenter_of(state.consent, jobs.service.actor, key, None)

@@ -29,7 +29,10 @@ def append(
     data: Text = option("JSON|@FILE|-", "The event's data, an object."),
     source: Text = option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.'),
 ) -> None:
-    """Issue the command that yields TYPE, with all its consequences, through the rules."""
+    """Append an event through the rules.
+
+    The event has all its consequences, as if the command of the event had been called.
+    """
     if (type_ is None) == (source is None):
         raise InvalidOption("expected either TYPE or --from FILE")
     if source is not None and (stage is not None or data is not None):

@@ -34,7 +34,10 @@ def clean(
     larger: Text = option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB."),
     yes: bool = option("Free it without asking."),
 ) -> None:
-    """Say what attempts before the last good one left behind, ask, and free it."""
+    """Delete leftover files of old attempts.
+
+    List the files, ask, and delete them. The last good attempt of each stage is kept.
+    """
     from reconciler.files.clearing import clearings, command, remove
     from reconciler.files.leftovers import size_of
 

@@ -59,7 +59,10 @@ def compare(
     sort: Text = option("NAME", "With --runs: by this column; -NAME: the largest first."),
     text: Text = option("FILE", "How the text of a script, input or output differs."),
 ) -> None:
-    """Numbers, parameters, scripts and inputs that differ, times, and which outputs are equal."""
+    """Compare the numbers and inputs of attempts, stages or workflows.
+
+    Show numbers, parameters, scripts, inputs and times that differ, and which outputs are equal.
+    """
     settings = settings_of(context)
     if sort is not None and not runs:
         raise InvalidOption("--sort takes --runs: it is a column of that table")
@@ -280,7 +283,10 @@ def diff(
     machine: Machine = None,
     known_at: KnownAt = None,
 ) -> None:
-    """What differs between two moments, or two workflows, field by field (exit 7 if anything)."""
+    """Compare two moments of the workflow, or two workflows.
+
+    List each field that differs (exit 7 if any does).
+    """
     other = replace(settings_of(context), root=root_b, database_url=None) if root_b else None
     with (
         reading(context) as here,

@@ -26,7 +26,11 @@ def dispatch(
     stage: Stage,
     sync: bool = option("Wait for its end, without tmux."),
 ) -> None:
-    """Launch a stage through DPDispatcher; judge what is kept where the verdict alone changed."""
+    """Start the job of one stage.
+
+    The job goes through DPDispatcher. If only the checks of a stage changed, its results are
+    checked again, and no job starts.
+    """
     from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
 
@@ -48,7 +52,10 @@ def wait(
     stages: Annotated[list[str], argument("STAGE...", "Ids of the stages, such as stage-2.")],
     timeout: float | None = option("S", "Give up after S seconds (exit 1).", min=0),
 ) -> None:
-    """Block until the attempts of all the stages have ended, and record how."""
+    """Wait until running jobs finish.
+
+    The result of each job is recorded.
+    """
     from reconciler.control.reconcile import wait_all
     from reconciler.control.strangers import in_flight
 
@@ -73,7 +80,10 @@ def wait(
 
 
 def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Compare the log with disk, processes and locks, and bring it in line."""
+    """Compare the log with files, processes and the scheduler.
+
+    What differs is recorded, and lost jobs are found or started again.
+    """
     from projections.words.account import account, to_dicts
     from reconciler.control.reconcile import reconcile as bring_in_line
     from reconciler.files.freshness import look
@@ -122,7 +132,10 @@ def rehydrate(
         min=1,
     ),
 ) -> None:
-    """After a lost session: fold, look, repair, and say what to do next."""
+    """Recover after a lost session and show what to do next.
+
+    Read the log, compare it with files, processes and the scheduler, and repair what differs.
+    """
     from cli.terminal.briefing import SCREEN, text
     from reconciler.briefing.briefing import Briefing, fitted, tokens
     from reconciler.briefing.rehydrate import rehydrate as bring_back

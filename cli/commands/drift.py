@@ -153,7 +153,10 @@ def verify(
     reason: Text = option("TEXT", "Why, with --adopt."),
     key: DecisionKey = None,
 ) -> None:
-    """Compare results and inputs of completed stages with the log (exit 7: they differ)."""
+    """Check that results still match the log.
+
+    Read the results and inputs of completed stages (exit 7 if any differs).
+    """
     if adopt:
         _adopt(context, options, stages or [], reason, key)
         return

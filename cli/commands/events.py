@@ -49,7 +49,10 @@ def events(
     machine: Text = option("ID", "Those of a phase machine."),
     stored: bool = option("Each as it was hashed, to be checked by others."),
 ) -> None:
-    """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
+    """Print the recorded events.
+
+    With --actor KIND or KIND:NAME, print only the events of one actor.
+    """
     if stored:
         _print_stored(context, machine)
         return
@@ -188,7 +191,10 @@ def log(
     machine: Machine = None,
     pager: bool = option("--pager/--no-pager", "Page on a terminal, by $PAGER.", default=True),
 ) -> None:
-    """The history, for people; with --actor only what one actor did."""
+    """Show the history of the workflow.
+
+    With --actor, show only what one actor did.
+    """
     _check_form(context, ("reverse", "limit", "brief", "at", "known_at"))
     stages = asked.stages or []
     with reading(context) as root:
@@ -267,7 +273,10 @@ def fsck(
     protocol: bool = option("Say too whether the log could have come about."),
     all_: bool = option("Every finding, not the first 100."),
 ) -> None:
-    """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
+    """Check the log for damage.
+
+    Check the chain, the order, every event and every checkpoint (exit 7 if anything is wrong).
+    """
     from cli.frame.checkpoints import judged, lines_of, told_of
     from service.machines.inspection import check_machines
     from service.questions.audit import check_integrity
@@ -315,7 +324,10 @@ def schema(
         "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
     ),
 ) -> None:
-    """Print a JSON Schema: of an event's data, an event, the state …; without a name, which."""
+    """Print a JSON Schema.
+
+    The schema describes an event's data, an event or the state. Without a name, list the names.
+    """
     from projections.files import schemas
 
     output = Output(settings_of(context))
@@ -351,7 +363,7 @@ def replay(
     machine: Text = option("ID", "Only a phase machine."),
     dry_run: DryRun = False,
 ) -> None:
-    """Fold the log from its first event and print the state."""
+    """Rebuild the state from the first event on."""
     if sum((check, rebuild, view is not None)) > 1:
         raise InvalidOption("--at and --known-at, --check and --rebuild exclude each other")
     if rebuild and not dry_run:

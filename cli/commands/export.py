@@ -45,7 +45,7 @@ def export(
     ),
     machine: Text = option("ID", "Of a phase machine; as mermaid or report."),
 ) -> None:
-    """Write the workflow in another format."""
+    """Export the workflow in another format."""
     with reading(context) as workflow:
         if machine is not None:
             options = {"--license": license_, "--with": with_}
@@ -265,7 +265,11 @@ def report(
     context: typer.Context,
     path: str = argument("[PATH|-]", "Where to; - is stdout. A file is replaced.", default="-"),
 ) -> None:
-    """Objective, results with digests, failures and fixes, amendments, sessions and cost."""
+    """Write a report of the workflow.
+
+    The report has the objective, results with digests, failures and fixes, amendments, sessions
+    and cost.
+    """
     with reading(context) as workflow:
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)

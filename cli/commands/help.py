@@ -23,7 +23,10 @@ def help_(
     topic: Words = None,
     man: bool = option("Print the manual page, as roff."),
 ) -> None:
-    """Help on a command or a topic; without one, the topics there are."""
+    """Show help on a command or a topic.
+
+    Without a name, list the topics.
+    """
     if man:
         print(manual(context.find_root()), end="")
         return

@@ -53,10 +53,10 @@ def init(
     signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
     key: File = option("FILE", "Under signature: agree to the plan by this SSH key."),
 ) -> None:
-    """Make a workflow here from a plan; typed at a terminal it is the approval of the plan.
+    """Create a workflow from a plan file.
 
-    Begun by an agent the plan waits for `wfctl amend approve plan`; under --consent trust it goes
-    on without.
+    At a terminal, `init` is your approval of the plan. A plan that an agent submits waits for
+    `wfctl amend approve plan`, except under --consent trust.
     """
     if example:
         _write_example(context, plan or "plan.toml")
@@ -163,7 +163,10 @@ def import_(
     signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
     key: File = option("FILE", "Under signature: agree to the plan by this SSH key."),
 ) -> None:
-    """Take over a workflow from its files, and say what is wrong in them; or from an archive."""
+    """Import a workflow kept by hand, or an archive.
+
+    The import reports what is wrong in the files. Nothing in them is changed.
+    """
     if source.is_file():
         from cli.commands.backup import restoring
 

@@ -43,9 +43,10 @@ def list_(
     limit: int = option("-n", "--limit", "N", "The newest N.", min=1, default=50),
     size: bool = option("--size/--no-size", "Add up what is on disk.", default=True),
 ) -> None:
-    """All workflows of this login, with what waits for whom; on a server those of the group.
+    """List your workflows.
 
-    A server is asked where --database-url or the configuration of a root names it.
+    Show what waits for a decision in each. On a database server, list the workflows of your group;
+    --database-url or the configuration of a root names the server.
     """
     settings = settings_of(context)
     found = sorted(_records(settings), key=lambda record: record["updated"] or "", reverse=True)
@@ -210,10 +211,11 @@ def inbox(
     signature: File = option("FILE", "A signature of the statement."),
     choice: Text = option("FILE", "Of an approval that chooses: which."),
 ) -> None:
-    """What waits for a person in all workflows and machines of this login, with its impact.
+    """List everything that waits for your decision.
 
-    approve, reject, answer and statement do what the commands of the workflow itself do, by the
-    same consent.
+    List the decisions of all workflows and machines of your user account, with their impact. The
+    subcommands approve, reject, answer and statement do what the commands of the workflow do, with
+    the same consent.
     """
     from cli.main import run
 

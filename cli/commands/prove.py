@@ -41,9 +41,10 @@ def prove(
     of: File = option("FILE", "With --check: this is the file it is of."),
     public_key: Texts = option("KEY", "With --check: who must have signed; also witnesses."),
 ) -> None:
-    """Write a proof that a result was recorded, with its attempt, inputs, command and consent.
+    """Write a proof that a result was recorded.
 
-    It is checked with nothing but itself and a public key (exit 7: it does not hold).
+    The proof covers the attempt, inputs, command and consent. It is checked with nothing except the
+    proof and a public key (exit 7 if it is not valid).
     """
     if check is not None:
         _check(context, check, of, public_key or [])
@@ -188,7 +189,10 @@ def _witness() -> Witness:
 def pin(
     context: typer.Context, replace: bool = option("Pin the logs as they are now; asks a person.")
 ) -> None:
-    """What this login pinned of the logs in this root, outside of it."""
+    """Show the logs that your user account has pinned.
+
+    Pins lie outside of the workflow's folder and show when a log was replaced.
+    """
     from service.machines.log import machines_in
 
     with reading(context) as workflow:
@@ -255,10 +259,11 @@ def checkpoint(
     public_key: bool = option("Print this login's public key for this log alone."),
     machine: Machine = None,
 ) -> None:
-    """Sign what the log is now: its origin, its size and the root hash of its events.
+    """Sign the current state of the log.
 
-    Kept in .wfctl/checkpoints/, where fsck and verify hold the log against it. What is to show that
-    a log was cut or written anew has to lie where this login cannot change it.
+    A checkpoint holds the origin of the log, its size and the root hash of its events. It is kept
+    in .wfctl/checkpoints/, and fsck and verify compare the log with it. To show that a log was cut
+    or rewritten, keep a copy where your user account cannot change it.
     """
     if (witness is None) != (witness_key is None):
         raise InvalidOption(

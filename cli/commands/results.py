@@ -15,7 +15,7 @@ from projections.words.answers import answers, told_all
 
 
 def results(context: typer.Context, view: AsOf = None) -> None:
-    """The numbers and files that answer the question, as the plan names them."""
+    """Show the numbers and files the plan names as results."""
     with reading(context) as workflow:
         state = workflow.state(view)
         seen = None

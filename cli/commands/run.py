@@ -212,9 +212,10 @@ def run(
     between: float = option("Autonomous: seconds between two sessions.", min=0, default=15.0),
     rapid: int = option("Autonomous: so many futile sessions in a row end it.", min=1, default=3),
 ) -> None:
-    """Drive the workflow in a session, as far as it goes without anybody.
+    """Run every stage that can run now.
 
-    --autonomous does so session after session, detached, as session_config.autonomous does.
+    The session ends when the workflow is completed, or when only a person can continue it.
+    --autonomous runs session after session in the background, as session_config.autonomous does.
     """
     if options.dry_run:
         _rehearse(context)

@@ -44,10 +44,11 @@ def serve(
     socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
     workflows: Folders = option("DIR", "A workflow's folder, or one that holds such folders."),
 ) -> None:
-    """Serve pages that show the workflows live, to this login alone. They only read.
+    """Follow your workflows in the browser.
 
-    In a workflow's folder it serves that one, elsewhere all that `wfctl list` knows; with FILE an
-    archive that `wfctl export archive` wrote.
+    The pages only read, and only your user account can open them. In a workflow's folder, show that
+    workflow, elsewhere all that `wfctl list` knows; with FILE, show an archive that
+    `wfctl export archive` wrote.
     """
     settings = settings_of(context)
     require_checked(settings)
@@ -201,9 +202,10 @@ def mcp(
     allow: Texts = option("NAME", "With --port: a name of this host that clients may use."),
     socket: File = option("PATH", "Serve HTTP on a new Unix socket."),
 ) -> None:
-    """Serve agents over the Model Context Protocol: on stdin and stdout, or over HTTP.
+    """Serve agents over the Model Context Protocol.
 
-    Tools reach the workflows in this folder, as an agent. None of them agrees to anything.
+    The server uses stdin and stdout, or HTTP. Its tools reach the workflows in this folder, as an
+    agent. No tool approves anything.
     """
     settings = settings_of(context)
     named = settings.actor or os.environ.get("WFCTL_ACTOR")

@@ -74,7 +74,7 @@ _COLORS = {
 
 
 def status(context: typer.Context, view: AsOf = None) -> None:
-    """Where the workflow stands."""
+    """Show the state of the workflow and the next step."""
     with reading(context) as workflow:
         found = status_of(workflow, view)
         state, seen = found.state, found.seen
@@ -290,9 +290,10 @@ def watch(
     once: bool = option("Print one view and leave."),
     machine: str | None = option("ID", "A phase machine in place of the workflow."),
 ) -> None:
-    """Show the graph, what runs, what waits for a person, and the log as it grows.
+    """Follow the workflow in the terminal.
 
-    Keys: j and k or the arrows, space and b, g and G scroll; f follows what runs; q leaves.
+    Show the graph, running stages, open decisions and the log while it grows. Keys: j and k or the
+    arrows, space and b, g and G scroll; f follows the running stages; q quits.
     """
     settings = settings_of(context)
     if settings.format is not Format.TEXT:

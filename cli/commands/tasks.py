@@ -45,7 +45,10 @@ def tasks(
     where: Where = None,
     lines: int = option("-n", "--lines", "At most N of them; 0 lists all.", min=0, default=_LISTED),
 ) -> None:
-    """The tasks of a stage with a map: how many stand where, and what became of each."""
+    """List the tasks of a sweep.
+
+    The list has the status of each task, its values, times and numbers.
+    """
     from reconciler.sweep.tasks import counts_of
 
     with reading(context) as workflow:
@@ -76,7 +79,10 @@ def metrics(
     plot: Text = option("NAME", "Draw this number over the points, or over the attempts."),
     over: Text = option("VALUE", "With --plot: over this value of the points."),
 ) -> None:
-    """The numbers that stages and their tasks are asked for by parameters.metrics, as a table."""
+    """Show metrics as a table or plot.
+
+    Stages and tasks report the numbers that parameters.metrics names.
+    """
     with reading(context) as workflow:
         state = workflow.state()
         if plot is not None or over is not None:
@@ -243,7 +249,10 @@ def logs(
     task: Text = option("KEY", "Of one task of a stage with a map."),
     last: int | None = option("-n", "--lines", "The last N lines.", min=0),
 ) -> None:
-    """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
+    """Show the output of a job.
+
+    The job may run here, wait in a queue, or run over SSH.
+    """
     from reconciler.control.job_output import followed, saying
 
     stream = "err" if err else "log"
@@ -328,7 +337,7 @@ _NEWEST, _WIDE = 3, 200
 
 
 def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:
-    """One stage: what it is, where it stands, and its attempts."""
+    """Show one stage and its attempts."""
     with reading(context) as workflow:
         state = workflow.state(view)
         found = state.stage(stage)

@@ -53,7 +53,10 @@ def why(
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
-    """Why a stage stands where it stands, back to the root; or what would unblock the workflow."""
+    """Explain the status of a stage.
+
+    Follow the causes back to the root. Without a stage, show what would unblock the workflow.
+    """
     with reading(context) as workflow:
         if machine is not None:
             from cli.frame.machine_history import lines, why_of
@@ -256,7 +259,10 @@ def blame(
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
-    """Who changed a field, or each of a stage: its value, the one before, who, when and why."""
+    """Show who last changed each field.
+
+    Show the value, the previous value, the actor, the time and the reason.
+    """
     with reading(context) as root:
         state = None
         output = root.output

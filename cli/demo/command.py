@@ -32,7 +32,10 @@ def demo(
         Path | None, typer.Argument(metavar="[DIR]", help="A folder to make; else a new one here.")
     ] = None,
 ) -> None:
-    """Run a real small workflow, kill it half-way, and bring it back."""
+    """Run a small example, kill it and recover it.
+
+    The workflow is real and takes half a minute.
+    """
     place = folder or Path(f"wfctl-demo-{datetime.now(UTC):%Y%m%d-%H%M%S}")
     try:
         place.mkdir(parents=True)

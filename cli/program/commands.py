@@ -165,25 +165,102 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "db project": ("clean", "wfctl db project"),
     "__complete": ("cli.program.completion", ""),
 }
-#: Group → its help.
-GROUPS: dict[str, str] = {
-    "agent": "The plugin for an agent's client: claude, codex, gemini, opencode, other.",
-    "amend": "Definitional changes: proposed, then decided.",
-    "round": "Loops, their rounds, and the points that come next.",
-    "mandate": "What a person allows beforehand, within bounds.",
-    "audit": "Questions to the history: table, json or csv.",
-    "consent": "How a person agrees.",
-    "db": "The database behind the log.",
-    "drift": "Hand edits of the files that wfctl writes.",
-    "machine": "Phase machines: feature, debug, refactor, oneshot, dotagent, conductor, your own.",
-    "plan": "A plan: looked at, and applied anew.",
-    "runner": "The autonomous runner.",
-    "session": "One stretch of work, with a budget.",
-    "stage": "One transition or operational field of a stage.",
-    "witness": "Vouch that logs of others only grow.",
+#: Section of `wfctl --help` → its commands and groups, each with its line of help.
+SECTIONS: dict[str, dict[str, str]] = {
+    "Start a workflow": {
+        "init": "Create a workflow from a plan file",
+        "plan": "Check a plan, or apply an edited plan",
+        "import": "Import a workflow kept by hand, or an archive",
+        "demo": "Run a small example, kill it and recover it",
+    },
+    "Run it": {
+        "run": "Run every stage that can run now",
+        "dispatch": "Start the job of one stage",
+        "wait": "Wait until running jobs finish",
+        "stage": "Change the status of one stage",
+        "rerun": "Run completed stages again",
+        "round": "Show and control optimization loops",
+        "session": "Start, end and list working sessions",
+        "runner": "Control the background runner",
+    },
+    "See where it stands": {
+        "status": "Show the state of the workflow and the next step",
+        "results": "Show the numbers and files the plan names as results",
+        "show": "Show one stage and its attempts",
+        "tasks": "List the tasks of a sweep",
+        "metrics": "Show metrics as a table or plot",
+        "logs": "Show the output of a job",
+        "list": "List your workflows",
+        "watch": "Follow the workflow in the terminal",
+        "serve": "Follow your workflows in the browser",
+    },
+    "Decide": {
+        "inbox": "List everything that waits for your decision",
+        "amend": "Propose, show, approve or reject changes of the plan",
+        "mandate": "Allow changes in advance, within limits",
+        "drift": "Review manual edits of generated files",
+        "consent": "Choose how approvals are proven",
+    },
+    "Recover": {
+        "rehydrate": "Recover after a lost session and show what to do next",
+        "reconcile": "Compare the log with files, processes and the scheduler",
+        "verify": "Check that results still match the log",
+        "clean": "Delete leftover files of old attempts",
+    },
+    "Ask the history": {
+        "log": "Show the history of the workflow",
+        "why": "Explain the status of a stage",
+        "blame": "Show who last changed each field",
+        "diff": "Compare two moments of the workflow, or two workflows",
+        "compare": "Compare the numbers and inputs of attempts, stages or workflows",
+        "audit": "Answer questions about the history as tables",
+    },
+    "Share and prove": {
+        "report": "Write a report of the workflow",
+        "export": "Export the workflow in another format",
+        "checkpoint": "Sign the current state of the log",
+        "witness": "Confirm that logs of other workflows only grow",
+        "prove": "Write a proof that a result was recorded",
+        "pin": "Show the logs that your user account has pinned",
+    },
+    "Agents": {
+        "machine": "Run phase machines of agent protocols",
+        "mcp": "Serve agents over the Model Context Protocol",
+        "agent": "Install the plugin for an agent's client",
+    },
+    "Low-level commands": {
+        "append": "Append an event through the rules",
+        "replay": "Rebuild the state from the first event on",
+        "events": "Print the recorded events",
+        "note": "Write a line into the log",
+        "fsck": "Check the log for damage",
+        "schema": "Print a JSON Schema",
+        "db": "Manage the database of the log",
+        "help": "Show help on a command or a topic",
+        "completion": "Print a shell completion script",
+    },
 }
-#: What programs call rather than people.
-PLUMBING = frozenset({"append", "replay", "events", "fsck", "schema", "db"})
+#: Command or group → its line of help.
+HELP = {name: line for section in SECTIONS.values() for name, line in section.items()}
+#: Commands with subcommands.
+GROUPS = frozenset(
+    {
+        "agent",
+        "amend",
+        "audit",
+        "consent",
+        "db",
+        "drift",
+        "machine",
+        "mandate",
+        "plan",
+        "round",
+        "runner",
+        "session",
+        "stage",
+        "witness",
+    }
+)
 #: Groups that say without a command what is wrong, and commands that nobody is told of.
 BARE = frozenset({"db", "stage"})
 HIDDEN = frozenset({"runner serve", "__complete"})

@@ -60,7 +60,10 @@ _OF_ALL: dict[str, type[Enum]] = {
 
 
 def completion(shell: Annotated[Shell, argument("SHELL", "bash, zsh or fish.")]) -> None:
-    """Print the script that lets a shell complete commands, stages, formats and amendments."""
+    """Print a shell completion script.
+
+    The script completes commands, stages, formats and amendments.
+    """
     print(_SCRIPTS[shell])
 
 

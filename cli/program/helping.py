@@ -12,9 +12,9 @@ from cli.program.commands import COMMANDS
 _TYPE = re.compile(r" ?<(bool|int|float|str|path|[\w|.\[\]-]+)( range)?>")
 #: Options that every command takes, as the help of each says.
 _EVERYWHERE = (
-    ("--root DIR", "The workflow's folder; else the nearest upwards with .wfctl/."),
-    ("-o text|json|jsonl", "How results are printed; json is one envelope."),
-    ("--actor KIND:NAME", "Who acts; else WFCTL_ACTOR. `wfctl --help` has the others."),
+    ("--root DIR", "Folder of the workflow; else the nearest one upward with .wfctl/."),
+    ("-o text|json|jsonl", "Format of the result; json prints one object."),
+    ("--actor KIND:NAME", "Who acts; else WFCTL_ACTOR. `wfctl --help` lists the others."),
 )
 _WORDS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH"}
 
@@ -55,7 +55,7 @@ def usage_pieces(pieces: list[str]) -> list[str]:
 
 def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
     """Write what every command takes, and an example of this one."""
-    with formatter.section("Everywhere"):
+    with formatter.section("Options of every command"):
         formatter.write_dl(_EVERYWHERE)
     names = [name for name in COMMANDS if name.startswith(f"{path} ")][:2] if is_group else [path]
     examples = [line for name in names if (line := COMMANDS.get(name, ("", ""))[1])]

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from cli.frame.options import option, spread
-from cli.program.commands import BARE, COMMANDS, GROUPS, HIDDEN, PLUMBING
+from cli.program.commands import BARE, COMMANDS, GROUPS, HELP, HIDDEN, SECTIONS
 from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
 from service.errors import InvalidOption
 from service.root.root import RootIs
@@ -199,10 +199,10 @@ class Commands(Group):
         self.commands = _Loaded(top(), _load)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
-        """Write the commands in two groups, as the contract has them."""
-        shown = [name for name in top() if name not in HIDDEN]
-        self._section("Porcelain", [name for name in shown if name not in PLUMBING], formatter)
-        self._section("Plumbing", [name for name in shown if name in PLUMBING], formatter)
+        """Write the commands by task; no command is loaded for its line."""
+        for title, lines in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([*lines.items()])
 
 
 def _load(name: str) -> Any:
@@ -210,7 +210,7 @@ def _load(name: str) -> Any:
         return _command(name, name)
     inner = [one.removeprefix(f"{name} ") for one in COMMANDS if one.startswith(f"{name} ")]
     around = _plain()
-    group = typer.Typer(help=GROUPS[name], no_args_is_help=name not in BARE)
+    group = typer.Typer(help=f"{HELP[name]}.", no_args_is_help=name not in BARE)
     around.add_typer(group, name=name, cls=Group)
     loaded: Any = get_group(around).commands[name]
     loaded.commands = _Loaded(inner, lambda one: _command(one, f"{name} {one}"))
@@ -238,16 +238,16 @@ _TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 def _everywhere(
     context: typer.Context,
-    root: str | None = option("DIR", "The workflow's folder."),
-    root_is: RootIs | None = option("What happened to a root that is not where it was."),
-    database_url: str | None = option("URL", "The log.", envvar="WFCTL_DATABASE_URL"),
-    journal: JournalChoice | None = option("The log's journal; else by its file system."),
-    output: Format = option("-o", "--output", "How results are printed.", default=Format.TEXT),
-    color: Color = option("When colours are used.", default=Color.AUTO),
-    actor: str | None = option("KIND:NAME", "Who acts."),
-    log_level: LogLevel = option("What is said on stderr.", default=LogLevel.INFO),
-    as_is: bool = option("--as-is", "Show an altered log as it stands; for reading alone."),
-    version: bool = option("--version", "Print the version and leave."),
+    root: str | None = option("DIR", "Folder of the workflow; else found upward."),
+    root_is: RootIs | None = option("State whether this folder was moved or copied."),
+    database_url: str | None = option("URL", "Database of the log.", envvar="WFCTL_DATABASE_URL"),
+    journal: JournalChoice | None = option("Journal mode of an SQLite log."),
+    output: Format = option("-o", "--output", "Format of the result.", default=Format.TEXT),
+    color: Color = option("When to use colours.", default=Color.AUTO),
+    actor: str | None = option("KIND:NAME", "Who acts: user:ada, agent:claude."),
+    log_level: LogLevel = option("Least severe messages on stderr.", default=LogLevel.INFO),
+    as_is: bool = option("--as-is", "Read a log that fails its checks."),
+    version: bool = option("--version", "Print the version and exit."),
 ) -> None:
     """wfctl keeps the state of a computational workflow in an event log.
 

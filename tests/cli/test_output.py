@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.program.commands import SECTIONS
 from cli.program.tree import top
 from tests.cli.support import HERE, PLAN, Place, call, wfctl, write_plan
 from tests.cli.terminal import answered
@@ -225,13 +227,16 @@ def test_every_command_explains_itself(name: list[str]) -> None:
         assert f"Usage: {' '.join(['wfctl', *name])}" in answer.out
 
 
-def test_the_help_groups_the_commands_as_the_contract_does() -> None:
-    """Porcelain first, as git has it; every command for callers stands in one of the two."""
+def test_the_help_lists_every_command_once_by_task() -> None:
+    """The line of a command is the first line of its own help."""
     out = call("--help").out
-    porcelain, plumbing = out.index("Porcelain"), out.index("Plumbing")
-    assert porcelain < out.index("\n  init") < plumbing < out.index("\n  append")
-    for name in top():
-        assert (f"\n  {name} " in out) is not name.startswith("_"), name
+    listed = [name for lines in SECTIONS.values() for name in lines]
+    assert sorted(listed) == sorted(name for name in top() if not name.startswith("_"))
+    for title, lines in SECTIONS.items():
+        assert f"\n{title}:\n" in out
+        for name, line in lines.items():
+            assert re.search(rf"^  {name} +{re.escape(line)}$", out, re.MULTILINE), name
+            assert f"\n  {line}.\n" in call(name, "--help").out
 
 
 def test_a_reader_that_goes_away_ends_the_program_quietly(place: Place) -> None:
