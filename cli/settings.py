@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cli.terminal.agent_marks import calling_agent
+from cli.agent_marks import calling_agent
 from eventstore.event import Actor
 from service.errors import InvalidOption
 from service.root.root import RootIs
@@ -79,8 +79,8 @@ class Settings:
 def actor_of(settings: Settings) -> Actor:
     """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal.
 
-    Within an agent's program only ``--actor`` names a person: all else is inherited from whoever
-    started that program.
+    Within an agent's program only ``--actor`` names a person: a variable is inherited from the
+    login that started that program.
     """
     text, agent = settings.actor, calling_agent()
     if text is None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from cli.agent_marks import calling_agent
 from cli.frame.impact import told
-from cli.terminal.agent_marks import calling_agent
 from cli.terminal.output import say
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent

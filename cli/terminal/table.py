@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, NamedTuple
 
+from cli.agent_marks import calling_agent
 from cli.settings import Format
-from cli.terminal.agent_marks import calling_agent
 from cli.terminal.output import Output, harmless
 from projections.words.text import clipped, inert, shown
 from service.errors import InvalidOption

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal.agent_marks import AGENT_MARKS
+from cli.agent_marks import AGENT_MARKS
 from tests.cli.support import Place, wfctl, write_plan
 from tests.cli.terminal import answered, typed
 
@@ -52,7 +52,7 @@ def test_a_command_in_an_agent_s_terminal_is_the_agent_s_and_consents_to_nothing
 
 @pytest.mark.parametrize("variable", AGENT_MARKS)
 def test_every_mark_of_a_program_names_its_agent(variable: str, tmp_path: Path) -> None:
-    """In a pipe too; what is no name is none."""
+    """In a pipe too; other text than a name stands for an unknown agent."""
     expected = AGENT_MARKS[variable][0]
     for value in ("goose", "a b") if not expected else ("1",):
         name = expected or {"a b": "unknown"}.get(value, value)
