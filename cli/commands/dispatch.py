@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import DryRun, Stage, Writes, argument, option
-from cli.frame.workspace import engine
+from cli.frame.workspace import engine, require_work_tree_of_root
 from cli.frame.writes import through
 from cli.terminal.output import say
 from lifecycle.state.conditions import has_results_kept
@@ -33,6 +33,8 @@ def dispatch(
     """
     from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
+
+    require_work_tree_of_root(context)
 
     def act(jobs: Jobs) -> Outcome:
         outcome: Outcome | None = None

@@ -14,7 +14,14 @@ import typer
 from cli.frame.beginning import agreed
 from cli.frame.impact import begun_with, with_pins
 from cli.frame.options import AgreeingKey, File, Text, Why, Writes, argument, option
-from cli.frame.workspace import create, engine, reading_of, settings_of, tell_of_password
+from cli.frame.workspace import (
+    create,
+    engine,
+    reading_of,
+    require_work_tree_of_root,
+    settings_of,
+    tell_of_password,
+)
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
@@ -324,6 +331,7 @@ def apply(
     from cli.frame.consent import consenter_of
     from service.documents.plan_file import read_plan
 
+    require_work_tree_of_root(context)
     document = read_plan(plan)
     with engine(context, options.dry_run) as (jobs, output):
         service = jobs.service

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import NEEDS_PERSON, Text, Writes, option
-from cli.frame.workspace import engine, reading, settings_of
+from cli.frame.workspace import engine, reading, require_work_tree_of_root, settings_of
 from cli.terminal.output import say
 from reconciler.errors import NoRunner
 from service.errors import InvalidOption
@@ -217,6 +217,7 @@ def run(
     The session ends when the workflow is completed, or when only a person can continue it.
     --autonomous runs session after session in the background, as session_config.autonomous does.
     """
+    require_work_tree_of_root(context)
     if options.dry_run:
         _rehearse(context)
         return

@@ -11,7 +11,7 @@ import typer
 
 from cli.frame.deciding import Key, Overrule, claims_of, overruling_of
 from cli.frame.options import FINDINGS, AsOf, Stage, Text, Why, Writes, argument, option
-from cli.frame.workspace import engine, newest_attempt, reading
+from cli.frame.workspace import engine, newest_attempt, reading, require_work_tree_of_root
 from cli.frame.writes import claim, issue, tell, through, write
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
@@ -39,6 +39,7 @@ def prepare(
     detail: Text = option("Shown in the log."),
 ) -> None:
     """ready -> preparing: its inputs are being built."""
+    require_work_tree_of_root(context)
     issue(context, options, "stage.prepared", stage=stage, detail=detail)
 
 

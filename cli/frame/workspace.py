@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from eventstore.private import has_password, is_server
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS, misfit
 from service.errors import InvalidOption, NoRoot
 from service.root.disk import system_instant
-from service.root.root import WORKFLOW, Config, Root, open_root
+from service.root.root import WORKFLOW, Config, Root, find_root, open_root
 
 if TYPE_CHECKING:
     from eventstore.event import Actor, RecordedEvent
@@ -114,13 +114,44 @@ def settings_of(context: typer.Context) -> Settings:
 
 def _rooted(settings: Settings, machine: str | None) -> tuple[Root, Config]:
     try:
-        return open_root(settings.start, settings.database_url, settings.journal)
+        found = open_root(settings.start, settings.database_url, settings.journal)
     except NoRoot as error:
         if machine is None:
             raise
         from lifecycle.machines.errors import StateNotFound
 
         raise StateNotFound(machine, []) from error
+    # The tasks of machines are worked at in work trees of their own.
+    if machine is None and settings.root is None:
+        _tell_of_work_tree(settings.start, found[0].path)
+    return found
+
+
+@cache
+def _tell_of_work_tree(start: Path, root: Path) -> None:
+    from service.root.work_tree import other_work_tree
+
+    if other_work_tree(start, root) is not None:
+        say(f"wfctl: the root is {root}, in another work tree of this repository")
+
+
+def require_work_tree_of_root(context: typer.Context) -> None:
+    """Raise `InvalidOption` in another work tree of the root's repository, unless --root is given.
+
+    The command would take the files of the root, and the caller may have edited those here.
+    """
+    from service.root.work_tree import other_work_tree
+
+    settings = settings_of(context)
+    if settings.root is not None:
+        return
+    root = find_root(settings.start).path
+    here = other_work_tree(settings.start, root)
+    if here is not None:
+        raise InvalidOption(
+            f"this command takes files of the root {root}, and {here} is another work tree of its "
+            f"repository: give --root {root} for the files there, or call it there"
+        )
 
 
 def reading(context: typer.Context, machine: str | None = None) -> AbstractContextManager[Reading]:
