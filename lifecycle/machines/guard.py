@@ -93,6 +93,7 @@ class HasCommit(_OfField):
         if fact.valid if self._is_of_phase else fact.found:
             return _MET
         why = "it was there before the phase" if fact.found else "git has no such commit here"
+        why = f"git does not say whether it has it: {fact.silence}" if fact.silence else why
         return value if is_empty(value) else f"{value!s:.80}: {why}"
 
     def __str__(self) -> str:
@@ -297,11 +298,13 @@ class FileFact(NamedTuple):
 
     Of a commit: itself, where it is there, and where it was made since the phase was entered.
     ``marks``: file → the mark of what it holds, which is another one whenever it was written.
+    ``silence`` says why nothing could be found out.
     """
 
     found: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     marks: Mapping[str, str] = MappingProxyType({})
+    silence: str = ""
 
     def digest(self, file: str) -> str:
         """Return the SHA-256 of a file that was found, in hex."""

@@ -43,7 +43,7 @@ def _commit(root: Path, state: Machine, id_: str) -> FileFact:
     """Return whether a commit is there, and valid where it was made in the present stay."""
     whole = _commit_of(root, id_)
     if whole is None:
-        return FileFact()
+        return FileFact(silence=_silence(root))
     since, tips = state.visit.entered_at, tips_in(state.visit.earlier)
     return FileFact((id_,), (id_,) if _is_made_since(root, whole, since, tips) else ())
 
@@ -210,6 +210,15 @@ def _repository_of(folder: Path) -> _Repository | None:
 def _said(folder: Path, *arguments: str, text: str = "") -> str | None:
     done = git(folder, *arguments, text=text)
     return None if done is None or done.returncode != 0 else os.fsdecode(done.stdout)
+
+
+def _silence(folder: Path) -> str:
+    """Return why git says nothing of the repository of a folder; empty if it does."""
+    done = git(folder, "rev-parse", "--git-dir")
+    if done is None:
+        return "git is not installed"
+    said = os.fsdecode(done.stderr).strip().splitlines()[:1]
+    return "" if done.returncode == 0 else (said or ["it failed"])[0].removeprefix("fatal: ")
 
 
 def _commit_of(folder: Path, id_: str) -> str | None:

@@ -162,3 +162,13 @@ def test_no_agent_declines_to_resume(place: MachinePlace, option: str) -> None:
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
     assert place.types("wf") == ["machine.created"]
     place.done("rehydrate", "wf", option)
+
+
+def test_a_git_that_refuses_to_look_does_not_say_that_the_commit_is_missing(
+    place: MachinePlace, commit: str
+) -> None:
+    """As it does in a repository of another owner; here it cannot read the configuration."""
+    pushed(place, commit)
+    said(place, mended(place))
+    (place.path / ".git/config").write_text("[core\n")
+    assert "git does not say whether it has it: bad config line 1" in found(place)
