@@ -34,6 +34,13 @@ tasks_are_tagged() { # copy, what runs the job's tasks
     [ -n "$tags" ]
 }
 
+# A command may keep an old modification time (`cp -p`, `tar`); the time of a file's change tells.
+is_changed_since() { # start, file
+    local started changed
+    started=$(stat -c %.9Y "$1") && changed=$(stat -Lc %.9Z "$2") &&
+        [ "${changed/[.,]/}" -ge "${started/[.,]/}" ]
+} 2>/dev/null
+
 # Each pattern has a file that was written since the start. Where the shells of a job were killed
 # and its command ran on without them, only this tells that it came to its end.
 is_complete() { # copy, start, patterns …
@@ -43,7 +50,7 @@ is_complete() { # copy, start, patterns …
     for pattern in "$@"; do
         new=
         while IFS= read -r file; do
-            [ "$start" -nt "$copy/$file" ] || new=1
+            is_changed_since "$start" "$copy/$file" && new=1
         done < <(cd "$copy" && compgen -G "$pattern")
         [ -n "$new" ] || return 1
     done

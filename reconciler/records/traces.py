@@ -199,7 +199,10 @@ def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
 
 
 def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
-    """Say whether every file to bring back was written since the job's start."""
+    """Say whether every file to bring back was written since the job's start.
+
+    A command may keep an old modification time (`cp -p`, `tar`); no command sets the change time.
+    """
     try:
         start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
     except FileNotFoundError:
@@ -207,7 +210,7 @@ def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool
     patterns = backward(attempt)
     return bool(patterns) and all(
         any(
-            one.exists() and one.stat().st_mtime_ns >= start
+            one.exists() and one.stat().st_ctime_ns >= start
             for copy in copies
             for one in _found(copy, pattern)
         )

@@ -67,7 +67,7 @@ def _through(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[Through]
         for place in (copy / attempt.stage / DONE / one[1] for copy in copies):
             left = [place / path for path in outputs]
             came = place.is_dir() and all(path.exists() for path in left)
-            if came and all(path.stat().st_mtime_ns >= run["started"] * 1000 for path in left):
+            if came and all(path.stat().st_ctime_ns >= run["started"] * 1000 for path in left):
                 yield one, place
 
 

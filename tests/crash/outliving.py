@@ -19,6 +19,8 @@ while not (outside / "go").exists():
     time.sleep(0.02)
 if not (outside / "broken").exists():
     Path("out.txt").write_text("1\\n")
+if (outside / "old").exists():
+    os.utime("out.txt", (1e9, 1e9))
 """
 
 

@@ -40,6 +40,19 @@ def test_what_it_left_counts_where_a_command_tells_that_it_is_right(
     assert solvers(workflow) == [solver]
 
 
+@pytest.mark.parametrize("watched", first([True, False]))
+def test_an_output_with_an_old_modification_time_was_written(
+    workflow: Workflow, watched: bool
+) -> None:
+    """A command may keep the time of the file that it copies, as `cp -p` does."""
+    (workflow.root.parent / "old").touch()
+    solver = begin(workflow, watched=watched, verify="grep -qx 1 stage-1/out.txt")
+    through(workflow, solver)
+    recover(workflow)
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert solvers(workflow) == [solver]
+
+
 def test_a_shell_that_was_left_and_tells_of_the_blow_is_no_end(workflow: Workflow) -> None:
     """Only the shell that waits for the command is killed; the job's own records 137."""
     workflow.init(solving(workflow, verify="grep -qx 1 stage-1/out.txt"))
