@@ -29,10 +29,12 @@ def is_installed(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def start(name: str, folder: Path, command: list[str], environ: Mapping[str, str]) -> str | None:
-    """Start a command in a detached session; return None, or what tmux said when it refused.
+    """Start a command in a detached session; return None, or the reason why none was started.
 
     A server ends with its last session. A call that met one at its end is made once more.
     """
+    if destroys_sessions(environ):
+        return "its setting destroy-unattached ends every session without a terminal"
     line = ["new-session", "-d", "-s", name, "-c", str(folder), "--", *command]
     done = _run(line, environ)
     if any(words in done.stderr for words in _ENDED):
@@ -78,6 +80,13 @@ def _run(arguments: list[str], environ: Mapping[str, str]) -> subprocess.Complet
         text=True,
         check=False,
     )
+
+
+def destroys_sessions(environ: Mapping[str, str]) -> bool:
+    """Say whether the user's tmux destroys a session that no terminal is attached to."""
+    # No server may run yet; one that is started reads the user's settings.
+    asked = ["start-server", ";", "show-options", "-gv", "destroy-unattached"]
+    return _run(asked, environ).stdout.strip() in ("on", "keep-last")
 
 
 _PROC = Path("/proc")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 from dataclasses import dataclass, replace
+from tempfile import TemporaryFile
 from typing import Any
 
 from lifecycle.errors import NeedsConsent
@@ -14,11 +16,12 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.variables import environment
 from projections.words.account import stale
 from reconciler.attempt import execution_host
-from reconciler.attempt.paths import AttemptPaths, of_recorded
+from reconciler.attempt.paths import RUN, AttemptPaths, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.stopping import Claims, bound
 from reconciler.files.described import check_launched, check_pinned, check_verdict
 from reconciler.files.freshness import deviations
+from reconciler.host.processes import began_with
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.fields import places
@@ -132,24 +135,30 @@ def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
 
 
 def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=jobs.root,
-        env={
-            **execution_host.environment_of(_attempt(jobs, stage), os.environ),
-            **environment(stage.parameters),
-            **places(jobs.root, stage.inputs),
-            "WFCTL_STAGE": stage.id,
-        },
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    said = done.stdout.strip()[-_TAIL:]
-    detail = f"exit {done.returncode}" + (f": {said}" if said else "")
+    """Run a command until its shell exits, and name the processes that it leaves at work."""
+    run = secrets.token_hex(16)
+    # To read from a pipe would wait for every process that has it open.
+    with TemporaryFile() as output:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=jobs.root,
+            env={
+                **execution_host.environment_of(_attempt(jobs, stage), os.environ),
+                **environment(stage.parameters),
+                **places(jobs.root, stage.inputs),
+                "WFCTL_STAGE": stage.id,
+                RUN: run,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        output.seek(0)
+        said = output.read().decode(errors="replace").strip()[-_TAIL:]
+    running = ", ".join(f"process {one.pid}" for one in began_with(f"{RUN}={run}"))
+    detail = f"exit {done.returncode}" + (f"; still running: {running}" if running else "")
+    detail += f": {said}" if said else ""
     return p.Check(name="verify", passed=done.returncode == 0, detail=detail)
 
 
