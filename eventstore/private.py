@@ -84,7 +84,23 @@ def make_folder(path: Path, home: Path | None = None) -> None:
     except FileExistsError:
         return
     if home is not None and file_mode(home) & _GROUP:
-        path.chmod(0o770)
+        # The bit that gives what is made in the folder to its group comes from the folder above.
+        path.chmod(0o770 | path.stat().st_mode & stat.S_ISGID)
+
+
+def is_shared(root: Path) -> bool:
+    """Return whether the folder gives what is made in it to its group, which may write there."""
+    try:
+        mode = root.stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & stat.S_ISGID and mode & stat.S_IWGRP)
+
+
+def let_group_write(root: Path) -> None:
+    """Let this process make its files for the group too, if the root is shared."""
+    if is_shared(root):
+        os.umask(os.umask(0o077) & ~0o070)
 
 
 # Neither waits for the other end, nor makes a terminal ours.

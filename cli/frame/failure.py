@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +34,7 @@ from reconciler import errors as jobs
 from service import errors as use
 from service.machines import errors as use_machines
 from service.proofs import note as proofs
+from service.root.root import MARKER
 from service.root.trust import UntrustedDatabase
 
 if TYPE_CHECKING:
@@ -111,13 +115,50 @@ def report(error: Exception, arguments: list[str]) -> int:
             actions = _leading_on(arguments)
         return _print(arguments, error.code, error.message, error.data, code, actions)
     if isinstance(error, OSError):
-        where = f" ({error.filename})" if error.filename else ""
-        said = f"{error.strerror or error}{where}; nothing that was acknowledged is lost."
+        said = _told_by_system(error)
         return _print(arguments, _OF_SYSTEM.get(error.errno or 0, "os_error"), said, {}, FAILED)
     message = (
         f"{type(error).__name__}: {error}. This is a fault of wfctl; WFCTL_DEBUG=1 shows more."
     )
     return _print(arguments, "internal", message, {}, FAILED)
+
+
+def _told_by_system(error: OSError) -> str:
+    """Return the message for an error of the operating system."""
+    where = f" ({error.filename})" if error.filename else ""
+    said = f"{error.strerror or error}{where}; nothing that was acknowledged is lost."
+    return said + (_how_to_share(error.filename) if isinstance(error, PermissionError) else "")
+
+
+def _how_to_share(path: object) -> str:
+    """Return whose root a file is in and what its owner can do, if that is another user."""
+    if not isinstance(path, str | os.PathLike):
+        return ""
+    for folder in Path(path).absolute().parents:
+        # A closed folder is passed by; its own folder shows it.
+        if not _is_folder(folder / MARKER):
+            continue
+        uid = (folder / MARKER).stat().st_uid
+        if uid == os.geteuid():
+            return ""
+        owner = str(uid)
+        with suppress(KeyError):
+            owner = pwd.getpwuid(uid).pw_name
+        root = shlex.quote(str(folder))
+        return (
+            f" The root {folder} belongs to {owner}, who can share it with a group: "
+            f"`chgrp -R GROUP {root}; chmod -R g+rwX {root}; "
+            f"find {root} -type d -exec chmod g+s {{}} +; "
+            f"find {root} -path '*/.attempts/*/environment' -exec chmod 600 {{}} +`."
+        )
+    return ""
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _leading_on(arguments: list[str]) -> list[NextAction]:

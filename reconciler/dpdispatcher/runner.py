@@ -168,6 +168,7 @@ class DPDispatcherRunner:
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         if not processes.is_installed(self._environ):
             return self._detached(attempt, processes.MISSING)
+        attempt.monitor_log.touch()  # with the modes of this process, not those of a tmux server
         before = _left_before(attempt)
         own = [str(attempt.wrapper), str(attempt.monitor_log)]
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *own]

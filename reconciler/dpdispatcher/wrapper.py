@@ -32,6 +32,8 @@ recorded=$recorded
 starts=$starts
 log=$$attempt/dpdisp.log
 cd "$$root" || exit 74
+# A tmux server has the umask of its first user; what is made in a shared root is the group's too.
+case $$(stat -c %a .) in [2367]?[2367]?) umask g=rwx ;; esac
 
 # The lock passes to dpdisp, so that no second one starts beside it, but not to the job.
 # A link there leads to a file of somebody else's.

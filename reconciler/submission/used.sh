@@ -9,7 +9,7 @@ try:
     line = "%scpu_seconds=%.3f peak_memory_bytes=%d written_bytes=%d\n" % (
         sys.argv[3], used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, used.ru_oublock * 512)
     mode = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    os.write(os.open(sys.argv[1], mode, 0o600), line.encode())
+    os.write(os.open(sys.argv[1], mode, 0o666), line.encode())
 finally:
     os._exit(int(sys.argv[2]))'
 

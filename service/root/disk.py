@@ -102,7 +102,7 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     ``mark`` is that of the file as it was read, None if it was missing. None is returned where
     others wrote to it in between: what stands where must be looked at again.
     """
-    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         before = os.fstat(descriptor)
         if before.st_size if mark is None else mark_of(before) != mark:

@@ -17,7 +17,14 @@ from typing import Any
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.private import SERVERS, is_server, public, read_regular, without_login
+from eventstore.private import (
+    SERVERS,
+    is_server,
+    let_group_write,
+    public,
+    read_regular,
+    without_login,
+)
 from service.errors import InvalidOption, NoRoot, RootElsewhere
 from service.root.disk import Mark, below, content_of, system_clock, write_whole
 from service.root.trust import require_trusted
@@ -294,9 +301,11 @@ def read_config(root: Root) -> Config:
 def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
     """Return the nearest root and its configuration; what is given goes before what it says.
 
+    In a root that is shared, the umask of this process lets the group write from then on.
     Raises `UntrustedDatabase` where it names a database that nobody of this login agreed to.
     """
     root = find_root(start)
+    let_group_write(root.path)
     config = read_config(root)
     if not url:
         require_trusted(config.database_url, root.path)

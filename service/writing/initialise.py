@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
-from eventstore.private import is_server, make_folder
+from eventstore.private import is_server, is_shared, let_group_write, make_folder
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
@@ -152,8 +152,9 @@ def expect_nothing(stream: str, options: WriteOptions) -> None:
 def prepare_folder(root: Root) -> None:
     """Make the folder of a new root; `configure` makes it one."""
     root.below(MARKER)
+    let_group_write(root.path)
     if not root.config_file.exists():
-        make_folder(root.folder)
+        make_folder(root.folder, root.path if is_shared(root.path) else None)
 
 
 def configure(root: Root, workflow: str | None, archive: str | None = None) -> Config:
