@@ -2,7 +2,8 @@
 
 ReconcilerError
 ├── of a submission     InvalidSubmission, UnusableSubmission, InlineSecret, RejectedSubmission,
-│                       UnusableProfile, UnusablePath, MissingInput, EmptyInput
+│                       UnusableProfile, UnusablePath, LinkedStageFolder,
+│                       MissingInput, EmptyInput
 ├── of an attempt       DamagedAttempt, UnusableName, LaunchFailed, AlreadyMonitored
 ├── of its machine      MachineFileMissing, MachineUnreachable, ProgramMissing
 ├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
@@ -140,6 +141,19 @@ class UnusablePath(ReconcilerError):
     field: str
     path: str
     expected: str
+
+
+class LinkedStageFolder(ReconcilerError):
+    """The folder of a stage is a symbolic link that leads out of the root."""
+
+    code = "linked_stage_folder"
+    text = (
+        "{stage}: its folder is a symbolic link to {target}; expected a folder below the root. "
+        "Replace the link by a folder; remote_root in the config of the stage's backend profile "
+        "names the scratch space in which jobs work."
+    )
+    stage: str
+    target: str
 
 
 class RejectedSubmission(ReconcilerError):

@@ -22,7 +22,7 @@ from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.rounds import keep_round
 from reconciler.control.stopping import stop_all, stop_earlier
 from reconciler.control.strangers import begun, check_strangers, take_up
-from reconciler.errors import AlreadyMonitored, UnusablePath
+from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
 from reconciler.files import clearing
 from reconciler.files.clearing import keep
 from reconciler.files.described import check_pinned, submission_of, submitted, used_by
@@ -76,6 +76,9 @@ def dispatch(
         try:
             below(jobs.root, str(PurePosixPath(path)))
         except OutsideRoot as error:
+            folder = jobs.root / id_
+            if folder.is_symlink():
+                raise LinkedStageFolder(id_, str(folder.readlink())) from error
             raise UnusablePath(id_, "outputs", path, "a path below the root") from error
     if diagnostic and is_sweep(stage.parameters):
         raise NoDiagnosticRun(id_)

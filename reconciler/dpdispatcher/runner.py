@@ -142,6 +142,8 @@ class DPDispatcherRunner:
             # Killed, it has said nothing of the submission.
             ended = f"`dargs check` was ended by signal {-done.returncode} before it answered"
             raise LaunchFailed(attempt.stage, done.returncode, ended)
+        if done.returncode > 0 and (said := _OF_SYSTEM.search(done.stdout + done.stderr)):
+            raise LaunchFailed(attempt.stage, done.returncode, f"`dargs check`: {said[1]}")
         if done.returncode > 0:
             raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
 
@@ -205,6 +207,11 @@ class DPDispatcherRunner:
 
     def _find_program(self) -> Path:
         return program.find(self._environ, self._program)
+
+
+#: The last line of a program that the operating system refused something: it says nothing of what
+#: the program was to check.
+_OF_SYSTEM = re.compile(r"^(\w+: \[Errno \d+\] .*)\s*\Z", re.MULTILINE)
 
 
 def _clear_way(attempt: AttemptPaths) -> None:

@@ -202,6 +202,17 @@ def outside(folder: Path) -> Answer:
     return refused(folder, inputs=["../in.txt"])
 
 
+@row("linked_stage_folder", 1, "is a symbolic link to", names="remote_root")
+def link_to_scratch(folder: Path) -> Answer:
+    """Put a link to scratch space in the place of the stage's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    outputs = ["stage-1/out.txt"]
+    place = workflow(folder, stage(1, outputs=outputs), consent="trust")
+    (folder / "scratch").mkdir()
+    (place.path / "stage-1").symlink_to(folder / "scratch")
+    return place.json("dispatch", "stage-1")
+
+
 @row(
     "invalid_submission",
     1,

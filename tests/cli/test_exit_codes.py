@@ -129,6 +129,7 @@ CHOSEN: dict[type[Exception], int] = {
     jobs.MachineUnreachable: FAILED,
     jobs.UnusableProfile: FAILED,
     jobs.UnusablePath: FAILED,
+    jobs.LinkedStageFolder: FAILED,
     jobs.RejectedSubmission: FAILED,
     jobs.MissingInput: FAILED,
     jobs.EmptyInput: FAILED,

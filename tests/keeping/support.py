@@ -41,8 +41,8 @@ def recorded(place: Place) -> dict[str, dict[str, Any]]:
     return {file["path"]: file for event in events for file in event["data"]["files"]}
 
 
-def run_as_ordinary_user(place: Place, *arguments: str) -> None:
-    """Call the program so that file modes bind it, as they do not bind root; expect success."""
+def run_as_ordinary_user(place: Place, *arguments: str, code: int = 0, **environ: str) -> str:
+    """Call the program so that file modes bind it, unlike root; return its output."""
     command = [
         sys.executable,
         "-c",
@@ -54,6 +54,7 @@ def run_as_ordinary_user(place: Place, *arguments: str) -> None:
     if os.geteuid() == 0:
         need_programs("setpriv")
         command = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *command]
-    environ = {**os.environ, "PYTHONPATH": str(HERE)}
+    environ = {**os.environ, "PYTHONPATH": str(HERE), **environ}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.returncode == code, done.stderr + done.stdout
+    return done.stdout
