@@ -13,9 +13,9 @@ import pytest
 
 from tests.cli.support import HERE, Answer, wfctl, write_plan
 from tests.forked import LOGIN
-from tests.need import need, need_programs
+from tests.need import need_programs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 FIRST, SECOND, GROUP = 65534, 65532, 65530
 COMMAND = "mkdir d; echo side > d/side; echo said; [ -e ok ] && echo 1 > out.txt"
@@ -46,7 +46,6 @@ PLAN = {
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Yield a folder that every user can enter, with a home for each member."""
-    need(os.geteuid() == 0, "only root can work as another user")
     need_programs("setpriv")
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.cli.support import HERE, Answer
-from tests.need import need, need_programs
+from tests.need import need, need_programs, need_root
 
 # The namespace of hostnames is a process's, not a name's: each command begins in a new one.
 _NAMED = (
@@ -62,7 +62,7 @@ class Networks:
 
     def __enter__(self) -> Self:
         need_programs("ip", "unshare")
-        need(os.geteuid() == 0, "only root makes networks")
+        need_root()
         try:
             ip("netns", "add", self.server)
         except subprocess.CalledProcessError as error:

@@ -72,6 +72,7 @@ def reached(server: Server, networks: Networks, folder: Path) -> Iterator[There]
         yield There(host, root, f"{url}&options={options}")
 
 
+@pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.long
 def test_two_hosts_drive_two_stages_of_one_workflow(both: list[There], tmp_path: Path) -> None:
