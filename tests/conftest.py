@@ -18,7 +18,7 @@ from service.reading.stream_log import own_seal
 from tests import emptylog
 from tests.crash import table
 from tests.memory import stay_in_memory
-from tests.need import is_strict, unmet
+from tests.need import is_strict, need_root, unmet
 from tests.order import slow_first
 from tests.rounds import DAY, mark_further, shorten, today, tries_all
 from tests.server import Server, started
@@ -146,7 +146,9 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Begin no test after the time that was given."""
+    """Skip a test that needs root, and a test that would start after the given time."""
+    if item.get_closest_marker("root"):
+        need_root()
     until = item.config.getoption("--until", default=None)
     if until is not None and time.time() > until:
         pytest.skip("no time left")

@@ -167,18 +167,6 @@ class Root:
     url: str | None = field(default=None, repr=False)
     journal: str | None = None
 
-    def __post_init__(self) -> None:
-        """Raise `InvalidOption` if the log, which is UTF-8, could not name the root."""
-        name = os.fsencode(self.path)
-        try:
-            name.decode()
-        except UnicodeDecodeError:
-            shown = name.decode(errors="backslashreplace")
-            raise InvalidOption(
-                f"expected a root whose path is UTF-8, found {shown}; rename the folder, or choose "
-                "another with --root"
-            ) from None
-
     @property
     def folder(self) -> Path:
         """``.wfctl/``."""
@@ -298,6 +286,19 @@ def read_config(root: Root) -> Config:
     return Config(workflow, url, journal, notify, archive)
 
 
+def require_utf8_path(path: Path) -> None:
+    """Raise `InvalidOption` if the log, which is UTF-8, cannot name the folder of a workflow."""
+    name = os.fsencode(path)
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        shown = name.decode(errors="backslashreplace")
+        raise InvalidOption(
+            f"expected a root whose path is UTF-8, found {shown}; rename the folder, or choose "
+            "another with --root"
+        ) from None
+
+
 def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
     """Return the nearest root and its configuration; what is given goes before what it says.
 
@@ -305,6 +306,7 @@ def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple
     Raises `UntrustedDatabase` where it names a database that nobody of this login agreed to.
     """
     root = find_root(start)
+    require_utf8_path(root.path)
     let_group_write(root.path)
     config = read_config(root)
     if not url:

@@ -27,6 +27,7 @@ from service.root.root import (
     kept,
     read_config,
     read_sync,
+    require_utf8_path,
     write_sync,
 )
 from service.root.trust import require_trusted, trust
@@ -209,6 +210,7 @@ def root_at(path: Path, url: str | None = None, journal: str | None = None) -> R
     """
     if not path.is_dir():
         raise InvalidOption(f"{path} is not a folder; make it first, or name another with --root")
+    require_utf8_path(path.resolve())
     return Root(path.resolve(), url, journal)
 
 
