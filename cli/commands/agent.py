@@ -50,14 +50,14 @@ class Client(StrEnum):
 
 Which = Annotated[Client, argument("CLIENT", ", ".join(Client))]
 InProject = Annotated[
-    bool, option("--project", "In this folder; else for this login, in all folders.")
+    bool, option("--project", "Install for this folder only (default: for your user account).")
 ]
 
 
 def install(
     context: typer.Context, client: Which, project: InProject = False, dry_run: DryRun = False
 ) -> None:
-    """Set a client up: tools, skills, the brief at each start, a guard on the files of wfctl.
+    """Install tools, skills, the brief and the guard for a client.
 
     It adds to the settings and changes nothing in them; again, it brings an older one up to date.
     """
@@ -78,7 +78,7 @@ def install(
 def uninstall(
     context: typer.Context, client: Which, project: InProject = False, dry_run: DryRun = False
 ) -> None:
-    """Take out what `install` put in; what somebody edited since is left and named."""
+    """Uninstall the plugin; edited files are kept and named."""
     from agents.install import carry_out, clear_folders, load, place_of, removed
 
     where = _project(context, client, project)
@@ -124,7 +124,7 @@ class HookTurn(StrEnum):
 def hook(
     context: typer.Context, turn: Annotated[HookTurn, argument("TURN", ", ".join(HookTurn))]
 ) -> None:
-    """Answer a client's hook, whose JSON comes on stdin; the plugin calls it.
+    """Answer a client's hook; the plugin calls it.
 
     session-start prints the brief; before-compact records a hand-off of what is in hand;
     before-stop asks once for a word of it.

@@ -38,10 +38,10 @@ from service.writing import mandates
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 
-Ids = Annotated[list[str], argument("AMENDMENT...", "Their ids, such as amend-1.")]
-Id = Annotated[str, argument("AMENDMENT", "Its id, such as amend-1.")]
-Dependents = Annotated[Texts, option("STAGE", "A stage that shall depend on the inserted one.")]
-Stages = Annotated[Texts, option("STAGE", "The stage; given several times, each of them.")]
+Ids = Annotated[list[str], argument("AMENDMENT...", "Ids of the amendments, for example amend-1.")]
+Id = Annotated[str, argument("AMENDMENT", "Id of the amendment, for example amend-1.")]
+Dependents = Annotated[Texts, option("STAGE", "Stage that depends on the inserted stage.")]
+Stages = Annotated[Texts, option("STAGE", "Stage to change; repeatable.")]
 
 
 def propose(
@@ -56,18 +56,18 @@ def propose(
         "criteria_change: what --set means without a type.",
     ),
     stage: Stages = None,
-    sets: Texts = option("--set", "PATH=VALUE", "A new value."),
-    unset: Texts = option("PATH", "A key to take away."),
+    sets: Texts = option("--set", "PATH=VALUE", "New value of a field."),
+    unset: Texts = option("PATH", "Key to remove."),
     reason: Why = None,
-    description: Text = option("TEXT", "What, if the change does not say it."),
+    description: Text = option("TEXT", "Describe the change."),
     insert: Text = option("JSON|@FILE", "Definition of a stage to insert."),
-    place: int | None = option("N", "Its place in the array, 0 is first.", min=0),
+    place: int | None = option("N", "Position of the stage; 0 is first.", min=0),
     dependent: Dependents = None,
-    rewire: bool = option("Dependents drop the skipped stage, and what it makes."),
+    rewire: bool = option("Remove the skipped stage and its outputs from the stages downstream."),
     from_round: int | None = option(
-        "N", "What earlier rounds of the stage's loop computed goes on to count.", min=2
+        "N", "Keep the results of earlier rounds; run this round and later ones again.", min=2
     ),
-    source: Text = option("--from", "FILE|-", "All of it from a file."),
+    source: Text = option("--from", "FILE|-", "Read the whole proposal from a file."),
 ) -> None:
     """Propose a change; nothing changes until a person approves it."""
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
@@ -175,10 +175,10 @@ def approve(
     options: Writes,
     ids: Ids,
     key: File = option("FILE", "Sign with this SSH key (or its .pub)."),
-    signature: File = option("FILE", "A signature of `amend show --statement`."),
-    impact: Text = option("DIGEST", "Only if the impact is still this one."),
+    signature: File = option("FILE", "Signature of the text that `amend show --statement` prints."),
+    impact: Text = option("DIGEST", "Refuse if the impact is no longer this one."),
 ) -> None:
-    """Agree to amendments, as a person, and carry them out; each is shown before it is asked."""
+    """Approve amendments as a person; each is shown before the question."""
     of_one = (signature, impact, options.command_id, options.expected_version)
     if len(ids) > 1 and (options.dry_run or any(given is not None for given in of_one)):
         raise InvalidOption(
@@ -222,9 +222,12 @@ def _not_now(left: list[str]) -> NeedsConsent:
 
 
 def reject(
-    context: typer.Context, options: Writes, ids: Ids, reason: Text = option("TEXT", "Why not.")
+    context: typer.Context,
+    options: Writes,
+    ids: Ids,
+    reason: Text = option("TEXT", "Reason of the rejection."),
 ) -> None:
-    """Close proposals; nothing changes by it."""
+    """Reject proposals; nothing changes."""
     commands = [
         payload_of("amendment.rejected", {"amendment": id_, "reason": reason}) for id_ in ids
     ]
@@ -233,10 +236,10 @@ def reject(
 
 def list_(
     context: typer.Context,
-    state: Text = option("STATE", "proposed, approved or rejected."),
+    state: Text = option("STATE", "Show only amendments that are proposed, approved or rejected."),
     view: AsOf = None,
 ) -> None:
-    """The amendments, in the order they were proposed."""
+    """List amendments in the order of their proposals."""
     with writing(context, dry_run=True) as (service, output):
         workflow = service.log.current(view)
         found = [a for a in workflow.amendments.values() if state in (None, a.status)]
@@ -249,10 +252,10 @@ def list_(
 def show(
     context: typer.Context,
     id_: Id,
-    statement: bool = option("Print only what is to be signed, byte for byte."),
+    statement: bool = option("Print only the text to sign."),
     view: AsOf = None,
 ) -> None:
-    """One amendment; while it is pending, with its impact."""
+    """Show one amendment, with its impact while it is pending."""
     with writing(context, dry_run=True) as (service, output):
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
@@ -323,10 +326,10 @@ _REASON = 1_000
 def rerun(
     context: typer.Context,
     options: Writes,
-    stages: Texts = argument("STAGE...", "The stages to compute."),
-    from_: Texts = option("--from", "STAGE", "This stage, and every stage that rests on it."),
-    from_here: bool = option("And every stage that rests on the stages named."),
-    reason: Text = option("TEXT", "Why; else what made them stale, or the archive imported."),
+    stages: Texts = argument("STAGE...", "Ids of the stages to run."),
+    from_: Texts = option("--from", "STAGE", "Run this stage and every stage downstream."),
+    from_here: bool = option("Run every stage downstream too."),
+    reason: Text = option("TEXT", "Reason (default: the cause that made the stages stale)."),
     key: AgreeingKey = None,
 ) -> None:
     """Run completed stages again.

@@ -25,9 +25,9 @@ def append(
     context: typer.Context,
     options: Writes,
     type_: Text = argument("[TYPE]", "Event type, such as stage.completed."),
-    stage: Text = option("STAGE", "The stage."),
-    data: Text = option("JSON|@FILE|-", "The event's data, an object."),
-    source: Text = option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.'),
+    stage: Text = option("STAGE", "Id of the stage."),
+    data: Text = option("JSON|@FILE|-", "Data of the event, a JSON object."),
+    source: Text = option("--from", "FILE|-", 'Append JSON lines {"type", "data"}, all or none.'),
 ) -> None:
     """Append an event through the rules.
 
@@ -67,8 +67,8 @@ def append(
 def note(
     context: typer.Context,
     options: Writes,
-    text: Annotated[str, argument("TEXT", "A line for progress.log.")],
-    stage: Text = option("STAGE", "The stage."),
+    text: Annotated[str, argument("TEXT", "Line for progress.log.")],
+    stage: Text = option("STAGE", "Id of the stage."),
 ) -> None:
     """Write a line into the log."""
     issue(context, options, "note.logged", text=text, stage=stage)

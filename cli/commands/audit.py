@@ -36,8 +36,8 @@ from service.reading.moment import Moment
 from service.sql import tables
 from service.sql.tables import SQL_PATIENCE
 
-OfStage = Annotated[Text, option("--stage", "Only of this stage.")]
-ToStatus = Annotated[Text, option("--status", "Only into this status.")]
+OfStage = Annotated[Text, option("--stage", "Show only this stage.")]
+ToStatus = Annotated[Text, option("--status", "Show only transitions to this status.")]
 Record = dict[str, Any]
 
 
@@ -149,17 +149,17 @@ def _answered(
 def transitions(
     context: typer.Context, stage: OfStage = None, status: ToStatus = None, view: AsOf = None
 ) -> None:
-    """Every change of a stage's status: when, from what, by whom and why."""
+    """List status changes with time, actor and reason."""
     _answered(context, tables.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
 
 
 def retries(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
-    """Every stage that ran again after it failed: the error, and what was done about it."""
+    """List retries with error and fix."""
     _answered(context, tables.RETRIES, _RETRIES, view, stage=stage)
 
 
 def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
-    """Every attempt with its verdict and the evidence for it."""
+    """List attempts with verdict and evidence."""
     with reading(context) as workflow:
         names, records = _asked(workflow, tables.ATTEMPTS, view, stage=stage)
         used = _used_by(workflow.state(view)) if records else {}
@@ -179,12 +179,12 @@ def _used_by(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
 
 
 def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
-    """How long the attempts of each stage waited, and how long they computed."""
+    """Show waiting and computing times of attempts."""
     _answered(context, tables.QUEUE, _QUEUE, view, stage=stage)
 
 
 def costs(context: typer.Context, view: AsOf = None) -> None:
-    """What each session cost, and how it ended."""
+    """Show the cost and end of each session."""
     with reading(context) as workflow:
         names, records = _asked(workflow, tables.COSTS, view)
         _, attempts = _asked(workflow, tables.ATTEMPTS, view, stage=None)
@@ -199,7 +199,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
 
 
 def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
-    """How long each stage was in each status; the present one until the moment asked for."""
+    """Show the time of each stage in each status."""
     from service.questions.meanwhile import status_times
 
     with reading(context) as workflow:
@@ -211,13 +211,15 @@ def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> N
 
 def amendments(
     context: typer.Context,
-    state: Text = option("STATE", "proposed, approved or rejected."),
-    stage: Text = option("STAGE", "Only of this stage."),
-    field: Text = option("FIELD", "Such as parameters or parameters.x."),
-    person: Text = option("--by", "WHO", "Proposed, decided or signed by."),
+    state: Text = option("STATE", "Show only amendments that are proposed, approved or rejected."),
+    stage: Text = option("STAGE", "Show only this stage."),
+    field: Text = option("FIELD", "Show only changes of this field, for example parameters.x."),
+    person: Text = option(
+        "--by", "WHO", "Show amendments that this actor proposed, decided or signed."
+    ),
     view: AsOf = None,
 ) -> None:
-    """Every amendment: what it changed, who proposed and who decided it."""
+    """List amendments with change, proposer and decision."""
 
     def is_meant(record: AmendmentRecord) -> bool:
         named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
@@ -236,7 +238,7 @@ def amendments(
 
 
 def bypasses(context: typer.Context, view: AsOf = None) -> None:
-    """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
+    """List attempts to bypass consent (exit 7 if any)."""
     with reading(context) as workflow:
         every = answers.bypasses(workflow.root, workflow.log, view)
         every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
@@ -271,7 +273,7 @@ def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[answers.Byp
 
 
 def drift(context: typer.Context, view: AsOf = None) -> None:
-    """Every hand edit and what became of it, and what is wrong with the log (then exit 7)."""
+    """List manual edits with their decisions, and damage of the log (exit 7 if any)."""
     with reading(context) as workflow:
         _, rows = _asked(workflow, tables.DRIFT, view)
         wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
@@ -285,12 +287,12 @@ def drift(context: typer.Context, view: AsOf = None) -> None:
 
 def refused(
     context: typer.Context,
-    command: Text = option("Only of this command, such as stage.retried."),
-    code: Text = option("Only for this reason."),
-    machine: Text = option("ID", "Those of a phase machine."),
+    command: Text = option("Show only this command, for example stage.retried."),
+    code: Text = option("Show only refusals with this error code."),
+    machine: Text = option("ID", "Use the log of a phase machine."),
     view: AsOf = None,
 ) -> None:
-    """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
+    """List refused commands; --actor KIND:NAME selects one actor."""
     actor = settings_of(context).actor
     with reading(context) as root:
         workflow = root if machine is None else reading_machine(root, machine)
@@ -306,13 +308,13 @@ def refused(
 
 def sql(
     context: typer.Context,
-    statement: Annotated[str, argument("SQL", "One statement that reads; - for stdin.")],
+    statement: Annotated[str, argument("SQL", "One SELECT statement; - reads stdin.")],
     timeout: float = option(
-        "SECONDS", "What it may take.", min=0.001, max=3600, default=SQL_PATIENCE
+        "SECONDS", "Maximum seconds for the query.", min=0.001, max=3600, default=SQL_PATIENCE
     ),
     view: AsOf = None,
 ) -> None:
-    """Ask in SQL over v_events, v_transitions, v_attempts, v_amendments and v_sessions."""
+    """Query v_events, v_transitions, v_attempts, v_amendments and v_sessions in SQL."""
     asked = sys.stdin.read() if statement == "-" else statement
     if not asked.strip():
         raise InvalidOption("expected a statement, found nothing")

@@ -57,7 +57,7 @@ class BackupForm(StrEnum):
 
 _REBUILD = NextAction("wfctl replay --rebuild", "the files may show more than the backup holds")
 
-OneStream = Annotated[Text, option("--stream", "NAME", "This stream alone.")]
+OneStream = Annotated[Text, option("--stream", "NAME", "Use only this stream.")]
 
 
 def copy(
@@ -67,7 +67,7 @@ def copy(
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Copy a log to another engine or place; an interrupted copy is taken up again.
+    """Copy a log to another database; an interrupted copy continues.
 
     Nobody may write to its streams meanwhile. The roots' config.toml is left as it is.
     """
@@ -81,14 +81,14 @@ def copy(
 
 def backup(
     context: typer.Context,
-    file: Annotated[Path, argument("FILE", "A new file.")],
+    file: Annotated[Path, argument("FILE", "New file to write.")],
     form: BackupForm | None = option(
-        "--as", "By default sqlite for a log on SQLite, else archive."
+        "--as", "Format of the backup (default: sqlite for an SQLite log, else archive)."
     ),
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Write the whole log to a file, while others write to it; checked as by fsck."""
+    """Back up the whole log to a file, also during writes."""
     address = address_here(context)
     chosen = form or (BackupForm.SQLITE if isinstance(address, Path) else BackupForm.ARCHIVE)
     with closing(_reader(address)) as log:
@@ -104,11 +104,11 @@ def backup(
 
 def restore(
     context: typer.Context,
-    file: Annotated[Path, argument("FILE", "Made by `wfctl db backup`.")],
+    file: Annotated[Path, argument("FILE", "File that `wfctl db backup` wrote.")],
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Bring back what a backup holds into this root's database; both are made where they are not.
+    """Restore a backup into the database of this root.
 
     In a folder without a root it becomes that of the backup's workflow, or of its machines.
     """
@@ -280,10 +280,10 @@ _ASKED = (
 
 def salvage(
     context: typer.Context,
-    into: Text = option("URL", "An empty database; needed on a server."),
+    into: Text = option("URL", "Empty database for the new log; required on a server."),
     dry_run: DryRun = False,
 ) -> None:
-    """Make a new log from the versions before the first that was altered; nothing is deleted.
+    """Create a new log from the versions before the first altered one.
 
     The old log and the files go into a folder of .wfctl/. Nobody may write meanwhile.
     """

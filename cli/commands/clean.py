@@ -23,16 +23,20 @@ if TYPE_CHECKING:
     from reconciler.files.clearing import Clearing
 
 
-Stages = Annotated[Texts, argument("[STAGE...]", "Only of these stages.")]
+Stages = Annotated[Texts, argument("[STAGE...]", "Ids of the stages (default: all).")]
 
 
 def clean(
     context: typer.Context,
     options: KeyedWrites,
     stages: Stages = None,
-    older: Text = option("--older-than", "AGE", "Of attempts that ended 12h, 7d … ago."),
-    larger: Text = option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB."),
-    yes: bool = option("Free it without asking."),
+    older: Text = option(
+        "--older-than", "AGE", "Delete only files of attempts that ended longer ago than 12h, 7d …."
+    ),
+    larger: Text = option(
+        "--larger-than", "SIZE", "Delete only files of attempts larger than this: 1 GB."
+    ),
+    yes: bool = option("Delete without asking."),
 ) -> None:
     """Delete leftover files of old attempts.
 
@@ -104,9 +108,9 @@ def upgrade(
     context: typer.Context,
     dry_run: DryRun = False,
     command_id: CommandId = None,
-    expected_version: int | None = option("N", "Refuse unless the schema is revision N.", min=0),
+    expected_version: int | None = option("N", "Refuse unless the schema has revision N.", min=0),
 ) -> None:
-    """Bring the database to the newest schema; done again, with a key or without, it does nothing.
+    """Upgrade the database to the newest schema.
 
     It appends no event, so that there is no command to keep a key for.
     """
@@ -124,7 +128,7 @@ def upgrade(
 
 
 def current(context: typer.Context) -> None:
-    """Print the schema's revision."""
+    """Print the revision of the schema."""
     from migrations.upgrade import current as revision_of
 
     revision = revision_of(address_here(context))
@@ -133,10 +137,10 @@ def current(context: typer.Context) -> None:
 
 def project(
     context: typer.Context,
-    rebuild: bool = option("Drop the rows and make them anew."),
+    rebuild: bool = option("Delete the rows of the tables and write them again."),
     dry_run: DryRun = False,
 ) -> None:
-    """Bring the history's tables to the head of the log; nothing is appended."""
+    """Update the tables of the history to the newest version of the log."""
     from service.sql.tables import HistoryTables
 
     with writing(context, dry_run, anywhere=True) as (service, output):
@@ -152,7 +156,7 @@ def project(
 
 
 def url(context: typer.Context) -> None:
-    """Print where the log is kept, with which journal, and why; never a password."""
+    """Print the address and journal of the log, without a password."""
     settings = settings_of(context)
     root = open_root(settings.start, settings.database_url, settings.journal)[0]
     address = root.address
@@ -166,7 +170,7 @@ def url(context: typer.Context) -> None:
 
 
 def trust(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Agree to the database and to whom config.toml names to be told: a person does, no agent."""
+    """Trust the database and the notice receiver that config.toml names, as a person."""
     from service.root import trust as agreed
 
     settings = settings_of(context)

@@ -54,10 +54,10 @@ def compare(
             "rounds), a moment, a workflow's folder or archive, or DIR/STAGE of one.",
         ),
     ],
-    every: bool = option("--all", "Also what is the same."),
-    runs: bool = option("One line a side, with its numbers and what differs."),
-    sort: Text = option("NAME", "With --runs: by this column; -NAME: the largest first."),
-    text: Text = option("FILE", "How the text of a script, input or output differs."),
+    every: bool = option("--all", "Show equal values too."),
+    runs: bool = option("Print one line for each side, with its numbers and differences."),
+    sort: Text = option("NAME", "With --runs: sort by this column; -NAME sorts the largest first."),
+    text: Text = option("FILE", "Show how the text of a script, input or output differs."),
 ) -> None:
     """Compare the numbers and inputs of attempts, stages or workflows.
 
@@ -276,10 +276,10 @@ def _print_text(
 
 def diff(
     context: typer.Context,
-    first: Text = argument("[A]", "A moment; else now."),
-    second: Text = argument("[B]", "A later one; else now."),
-    root_b: File = option("DIR", "Another workflow, seen at B."),
-    field: Text = option("FIELD", "Only this, such as stage-2.parameters."),
+    first: Text = argument("[A]", "First moment (default: now)."),
+    second: Text = argument("[B]", "Second moment (default: now)."),
+    root_b: File = option("DIR", "Compare with another workflow, at moment B."),
+    field: Text = option("FIELD", "Compare only this field, for example stage-2.parameters."),
     machine: Machine = None,
     known_at: KnownAt = None,
 ) -> None:

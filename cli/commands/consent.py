@@ -30,12 +30,12 @@ _WHY = "only a signature shall count, so that nobody can agree in a person's nam
 
 def setup(
     context: typer.Context,
-    name: Text = option("NAME", "Who signs; else login@host."),
-    key: File = option("FILE", "A key that you have; its .pub beside it."),
-    hardware: bool = option("Make a key on a FIDO device, which wants a touch."),
+    name: Text = option("NAME", "Name of the signer (default: login@host)."),
+    key: File = option("FILE", "Existing key, with its .pub in the same folder."),
+    hardware: bool = option("Create the key on a FIDO device, which requires a touch."),
     dry_run: DryRun = False,
 ) -> None:
-    """Make your key and the signers' file, and let only signatures count here.
+    """Create your key and the signers file, and require signatures here.
 
     For a person at a terminal: ssh-keygen asks for a passphrase, then the change of policy is shown
     and agreed to under the policy in force. Again, it takes what is there.

@@ -24,7 +24,7 @@ def dispatch(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    sync: bool = option("Wait for its end, without tmux."),
+    sync: bool = option("Wait until the job has ended; use no tmux."),
 ) -> None:
     """Start the job of one stage.
 
@@ -51,7 +51,7 @@ def dispatch(
 
 def wait(
     context: typer.Context,
-    stages: Annotated[list[str], argument("STAGE...", "Ids of the stages, such as stage-2.")],
+    stages: Annotated[list[str], argument("STAGE...", "Ids of the stages, for example stage-2.")],
     timeout: float | None = option("S", "Give up after S seconds (exit 1).", min=0),
 ) -> None:
     """Wait until running jobs finish.
@@ -129,8 +129,8 @@ def rehydrate(
     dry_run: DryRun = False,
     brief: int | None = option(
         "N",
-        "Fit what is printed into N tokens of four bytes; nothing that is under way, "
-        "waits for a decision or contradicts is left out.",
+        "Limit the output to N tokens of four bytes. Running jobs, open decisions and "
+        "contradictions are always printed.",
         min=1,
     ),
 ) -> None:
@@ -170,11 +170,11 @@ def diagnose(
     options: Writes,
     stage: Stage,
     submit: bool = option(
-        "Run it once more for log and err alone: counts as a retry, ends in failed."
+        "Run the job once more for its log and err only; this counts as a retry."
     ),
-    sync: bool = option("With --submit: wait for its end."),
+    sync: bool = option("With --submit: wait until the job has ended."),
 ) -> None:
-    """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
+    """Diagnose the failure of the newest attempt; write nothing."""
     from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
     from reconciler.control.stopping import of_newest

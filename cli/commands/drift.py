@@ -27,15 +27,16 @@ from service.writing.stream_writer import WriteOptions
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-OnlyFile = Annotated[Text, argument("[FILE]", "Only this file.")]
+OnlyFile = Annotated[Text, argument("[FILE]", "Use only this file.")]
 Detected = Annotated[
-    int | None, option("--detected", "VERSION", "The change detected there; else the last.")
+    int | None,
+    option("--detected", "VERSION", "Version that detected the change (default: the last)."),
 ]
 Change = dict[str, Any]
 
 
 def show(context: typer.Context, file: OnlyFile = None) -> None:
-    """Explain, field by field, what others changed (exit 7 where they did).
+    """Show each manually edited field (exit 7 if any).
 
     Results that changed, and what is stale for it, are named too.
     """
@@ -81,12 +82,12 @@ def _lines(change: Change, output: Output) -> Iterator[str]:
 def adopt(
     context: typer.Context,
     options: Writes,
-    file: str = argument("[FILE]", "The file.", default=STATE),
+    file: str = argument("[FILE]", "File to adopt.", default=STATE),
     detected: Detected = None,
-    only: Texts = option("FIELD", "Only this field."),
-    evidence: Text = option("TEXT", "What shows that a stage is completed."),
+    only: Texts = option("FIELD", "Adopt only this field."),
+    evidence: Text = option("TEXT", "Evidence that the stage is completed."),
 ) -> None:
-    """Turn a change into events, through the rules; definitional ones are only proposed."""
+    """Adopt a manual edit as events; changes of definitions are only proposed."""
     from reconciler.files.by_hand import borne_out
 
     with writing(context, options.dry_run) as (service, output):
@@ -126,7 +127,7 @@ def revert(
     detected: Detected = None,
     key: DecisionKey = None,
 ) -> None:
-    """Dismiss what others changed: the files stay as the log has them, the change is kept."""
+    """Dismiss a manual edit; a copy is kept."""
     with writing(context, options.dry_run) as (service, output):
         if not options.dry_run:
             service.files.bring_up_to_date()
@@ -141,16 +142,16 @@ def revert(
         tell(output, decide(service, meant, line, key, options), options)
 
 
-Stages = Annotated[Texts, argument("[STAGE...]", "Only these completed stages.")]
+Stages = Annotated[Texts, argument("[STAGE...]", "Ids of completed stages (default: all).")]
 
 
 def verify(
     context: typer.Context,
     options: KeyedWrites,
     stages: Stages = None,
-    deep: bool = option("Compare whole digests, of files untouched since too."),
-    adopt: bool = option("Take changed results of the stages as they are now."),
-    reason: Text = option("TEXT", "Why, with --adopt."),
+    deep: bool = option("Compare the digest of every file, also of files that were not touched."),
+    adopt: bool = option("Accept the changed results of the stages as they are now."),
+    reason: Text = option("TEXT", "With --adopt: reason."),
     key: DecisionKey = None,
 ) -> None:
     """Check that results still match the log.

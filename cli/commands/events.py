@@ -46,8 +46,8 @@ def events(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Text = option("ID", "Those of a phase machine."),
-    stored: bool = option("Each as it was hashed, to be checked by others."),
+    machine: Text = option("ID", "Use the log of a phase machine."),
+    stored: bool = option("Print each event with the exact bytes that were hashed."),
 ) -> None:
     """Print the recorded events.
 
@@ -183,13 +183,13 @@ def log(
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    relative: bool = option("Times as 2 hours ago."),
+    relative: bool = option("Print relative times, as in 2 hours ago."),
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
     machine: Machine = None,
-    pager: bool = option("--pager/--no-pager", "Page on a terminal, by $PAGER.", default=True),
+    pager: bool = option("--pager/--no-pager", "Use $PAGER on a terminal.", default=True),
 ) -> None:
     """Show the history of the workflow.
 
@@ -267,11 +267,11 @@ def _printer(output: Output, relative: bool) -> Callable[[Record], str]:
 
 def fsck(
     context: typer.Context,
-    checkpoint: Files = option("FILE", "Hold the log against a checkpoint kept elsewhere."),
-    witness: Texts = option("URL", "Hold the log against what a witness saw last."),
-    public_key: Texts = option("KEY", "A key whose checkpoints count too, or a file of it."),
-    protocol: bool = option("Say too whether the log could have come about."),
-    all_: bool = option("Every finding, not the first 100."),
+    checkpoint: Files = option("FILE", "Compare the log with a checkpoint kept elsewhere."),
+    witness: Texts = option("URL", "Compare the log with the last size that a witness saw."),
+    public_key: Texts = option("KEY", "Accept checkpoints of this key too (key or file)."),
+    protocol: bool = option("Check too that the rules allow each event."),
+    all_: bool = option("Print every finding, not only the first 100."),
 ) -> None:
     """Check the log for damage.
 
@@ -321,7 +321,7 @@ def _finding_line(finding: Record) -> str:
 def schema(
     context: typer.Context,
     name: Text = argument(
-        "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
+        "[TYPE]", "Event type, or event, state, answer, plan, definition, feature.state …"
     ),
 ) -> None:
     """Print a JSON Schema.
@@ -358,9 +358,11 @@ def _of_machines(only: str | None = None) -> Record:
 def replay(
     context: typer.Context,
     view: AsOf = None,
-    check: bool = option("Compare with the files and the stored state (exit 7)."),
-    rebuild: bool = option("Write every file anew."),
-    machine: Text = option("ID", "Only a phase machine."),
+    check: bool = option(
+        "Compare the log with the files and the stored state (exit 7 if they differ)."
+    ),
+    rebuild: bool = option("Write every file again."),
+    machine: Text = option("ID", "Replay only a phase machine."),
     dry_run: DryRun = False,
 ) -> None:
     """Rebuild the state from the first event on."""

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 def export(
     context: typer.Context,
     format_: Annotated[ExportFormat, argument("FORMAT", " ".join(ExportFormat))],
-    file: File = argument("[FILE]", "Written whole; else, or -, to stdout."),
+    file: File = argument("[FILE]", "File to write (default, or -: stdout)."),
     view: AsOf = None,
-    license_: Text = option("--license", "URI|TEXT", "Stated in an RO-Crate."),
+    license_: Text = option("--license", "URI|TEXT", "License of an RO-Crate."),
     with_: Text = option(
-        "--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."
+        "--with", "KIND,...", "Contents of an archive: inputs, outputs, figures, scripts, or none."
     ),
-    machine: Text = option("ID", "Of a phase machine; as mermaid or report."),
+    machine: Text = option("ID", "Export a phase machine, as mermaid or report."),
 ) -> None:
     """Export the workflow in another format."""
     with reading(context) as workflow:
@@ -263,7 +263,9 @@ def _put(
 
 def report(
     context: typer.Context,
-    path: str = argument("[PATH|-]", "Where to; - is stdout. A file is replaced.", default="-"),
+    path: str = argument(
+        "[PATH|-]", "File to write; - is stdout. An existing file is replaced.", default="-"
+    ),
 ) -> None:
     """Write a report of the workflow.
 

@@ -15,7 +15,7 @@ from cli.terminal.output import Output
 from lifecycle.plan.fields import WORDS_OF_PARAMETER, words_of
 from service.errors import NotFound
 
-Words = Annotated[Texts, argument("[TOPIC]", "A command, such as stage fail; or a topic.")]
+Words = Annotated[Texts, argument("[TOPIC]", "Command, for example stage fail, or topic.")]
 
 
 def help_(

@@ -53,12 +53,12 @@ class Consent(StrEnum):
 def init(
     context: typer.Context,
     options: Writes,
-    plan: Text = argument("PLAN", "JSON, YAML or TOML; - is stdin."),
-    example: bool = option("Write a plan to start from, and make nothing of it."),
-    purpose: Text = option("What the workflow is for."),
-    consent: Consent = option("How amendments are agreed to.", default=Consent.TERMINAL),
+    plan: Text = argument("PLAN", "Plan file in JSON, YAML or TOML; - reads stdin."),
+    example: bool = option("Write an example plan and create no workflow."),
+    purpose: Text = option("Purpose of the workflow."),
+    consent: Consent = option("Choose how amendments are approved.", default=Consent.TERMINAL),
     signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
-    key: File = option("FILE", "Under signature: agree to the plan by this SSH key."),
+    key: File = option("FILE", "With --consent signature: approve the plan with this SSH key."),
 ) -> None:
     """Create a workflow from a plan file.
 
@@ -161,14 +161,17 @@ def import_(
     context: typer.Context,
     options: Writes,
     source: Annotated[
-        Path, argument("DIR|FILE", "Holds workflow-state.json and progress.log, or an archive.")
+        Path,
+        argument("DIR|FILE", "Folder with workflow-state.json and progress.log, or an archive."),
     ],
-    into: File = option("DIR2", "Make the root there instead."),
-    git: bool = option("Every version in DIR's git history too, oldest first."),
-    utc_offset: Text = option("+HH:MM", "Of times that have none; else found out, or local."),
-    consent: Consent = option("How amendments are agreed to.", default=Consent.TERMINAL),
+    into: File = option("DIR2", "Create the workflow in this folder."),
+    git: bool = option("Import every version in the git history of DIR, oldest first."),
+    utc_offset: Text = option(
+        "+HH:MM", "UTC offset of times without one (default: detected, or local)."
+    ),
+    consent: Consent = option("Choose how amendments are approved.", default=Consent.TERMINAL),
     signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
-    key: File = option("FILE", "Under signature: agree to the plan by this SSH key."),
+    key: File = option("FILE", "With --consent signature: approve the plan with this SSH key."),
 ) -> None:
     """Import a workflow kept by hand, or an archive.
 
@@ -286,9 +289,9 @@ _NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "
 
 def check(
     context: typer.Context,
-    plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
+    plan: Annotated[str, argument("FILE", "Plan file in JSON, YAML or TOML; - reads stdin.")],
 ) -> None:
-    """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
+    """Check a plan: print every problem and advice, and write nothing."""
     from service.documents.plan_file import read_plan
 
     settings = settings_of(context)
@@ -322,11 +325,11 @@ def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
 def apply(
     context: typer.Context,
     options: Writes,
-    plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
+    plan: Annotated[str, argument("FILE", "Plan file in JSON, YAML or TOML; - reads stdin.")],
     reason: Why = None,
     key: AgreeingKey = None,
 ) -> None:
-    """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
+    """Apply an edited plan as one amendment."""
     from cli.commands.amend import decide
     from cli.frame.consent import consenter_of
     from service.documents.plan_file import read_plan

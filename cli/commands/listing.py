@@ -40,8 +40,8 @@ _WAITS = 5
 
 def list_(
     context: typer.Context,
-    limit: int = option("-n", "--limit", "N", "The newest N.", min=1, default=50),
-    size: bool = option("--size/--no-size", "Add up what is on disk.", default=True),
+    limit: int = option("-n", "--limit", "N", "Show only the newest N.", min=1, default=50),
+    size: bool = option("--size/--no-size", "Show the size on disk.", default=True),
 ) -> None:
     """List your workflows.
 
@@ -203,13 +203,13 @@ _LINES = {
 def inbox(
     context: typer.Context,
     answer: InboxAnswer | None = argument(
-        "[ANSWER]", "approve, reject, answer, statement; else all is listed."
+        "[ANSWER]", "approve, reject, answer or statement; without it, list everything."
     ),
-    number: Text = argument("[NUMBER]", "Of what, as the list numbers it."),
-    text: Text = option("TEXT", "Why it is rejected, or what was seen."),
+    number: Text = argument("[NUMBER]", "Number of the item in the list."),
+    text: Text = option("TEXT", "Reason of the rejection, or the evidence."),
     key: File = option("FILE", "Sign with this SSH key (or its .pub)."),
-    signature: File = option("FILE", "A signature of the statement."),
-    choice: Text = option("FILE", "Of an approval that chooses: which."),
+    signature: File = option("FILE", "Signature of the statement."),
+    choice: Text = option("FILE", "Choose this option of an approval."),
 ) -> None:
     """List everything that waits for your decision.
 

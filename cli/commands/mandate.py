@@ -10,11 +10,11 @@ from cli.frame.options import AgreeingKey, AsOf, Why, Writes, argument
 from cli.frame.workspace import reading
 from projections.words.mandates import standings
 
-Name = Annotated[str, argument("NAME", "What it is called, such as sampling.")]
+Name = Annotated[str, argument("NAME", "Name of the mandate, for example sampling.")]
 
 
 def list_(context: typer.Context, view: AsOf = None) -> None:
-    """The mandates in force, and what is left of them."""
+    """List the mandates in force and what is left of each."""
     with reading(context) as workflow:
         state = workflow.state(view)
         found = standings(state)
@@ -29,11 +29,11 @@ def grant(
     context: typer.Context,
     options: Writes,
     name: Name,
-    source: Annotated[str, argument("FILE", "The mandate: JSON, YAML or TOML; - is stdin.")],
+    source: Annotated[str, argument("FILE", "Mandate in JSON, YAML or TOML; - reads stdin.")],
     reason: Why = None,
     key: AgreeingKey = None,
 ) -> None:
-    """Allow something beforehand, or within other bounds than before, as a person."""
+    """Allow changes in advance, or change the limits, as a person."""
     from service.documents.plan_file import read_plan
 
     _decided(context, options, name, {"new": read_plan(source)}, reason, key)
@@ -42,7 +42,7 @@ def grant(
 def revoke(
     context: typer.Context, options: Writes, name: Name, reason: Why = None, key: AgreeingKey = None
 ) -> None:
-    """Take a mandate back, as a person: nothing more takes effect or starts by it."""
+    """Revoke a mandate as a person."""
     _decided(context, options, name, {}, reason, key)
 
 

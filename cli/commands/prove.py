@@ -34,12 +34,16 @@ def prove(
         "stage-1.metrics/TASK/NAME, search@2.metrics/stage-1.NAME of a round, a stage, an "
         "amendment, or a version.",
     ),
-    file: File = argument("[FILE]", "Where to write it; else to stdout."),
-    checkpoint: File = option("FILE", "Under this checkpoint, such as a witness cosigned."),
-    whole: bool = option("With all that it rests on, above 2.5 kB too."),
-    check: File = option("PROOF", "Check a proof; no log is needed."),
-    of: File = option("FILE", "With --check: this is the file it is of."),
-    public_key: Texts = option("KEY", "With --check: who must have signed; also witnesses."),
+    file: File = argument("[FILE]", "File to write (default: stdout)."),
+    checkpoint: File = option(
+        "FILE", "Use this checkpoint, for example one that a witness cosigned."
+    ),
+    whole: bool = option("Include all dependencies, also above 2.5 kB."),
+    check: File = option("PROOF", "Check a proof; this needs no log."),
+    of: File = option("FILE", "With --check: file that the proof is about."),
+    public_key: Texts = option(
+        "KEY", "With --check: public keys that must have signed, witnesses too."
+    ),
 ) -> None:
     """Write a proof that a result was recorded.
 
@@ -120,9 +124,9 @@ _DONE = 200
 
 def watch(
     context: typer.Context,
-    keys: Annotated[list[str], argument("KEY...", "Public keys of logs, or files that hold one.")],
+    keys: Annotated[list[str], argument("KEY...", "Public keys of logs (keys or files).")],
 ) -> None:
-    """Take in logs by their public keys; the first checkpoint of each is cosigned as it comes."""
+    """Watch logs by their public keys; the first checkpoint of each is trusted."""
     from service.proofs.witness import keys_named
 
     witness = _witness()
@@ -133,10 +137,12 @@ def watch(
 
 def serve(
     context: typer.Context,
-    host: str = option("ADDRESS", "The address to listen on.", default="127.0.0.1"),
-    port: int = option("N", "The port; 0: a free one.", min=0, max=65535, default=0),
+    host: str = option("ADDRESS", "Address to listen on.", default="127.0.0.1"),
+    port: int = option(
+        "N", "Port to listen on; 0 chooses a free port.", min=0, max=65535, default=0
+    ),
 ) -> None:
-    """Answer over HTTP, by the protocol c2sp.org/tlog-witness, until it is stopped."""
+    """Serve the protocol c2sp.org/tlog-witness over HTTP."""
     from service.proofs.witness_server import WitnessServer
 
     with WitnessServer(_witness(), host, port) as serving:
@@ -146,9 +152,9 @@ def serve(
 
 def cosign(
     context: typer.Context,
-    file: Annotated[Path, argument("FILE", "A request add-checkpoint, as it was sent.")],
+    file: Annotated[Path, argument("FILE", "File of an add-checkpoint request.")],
 ) -> None:
-    """Answer one request from a file, with no network (exit 7: not cosigned)."""
+    """Cosign one request from a file (exit 7 if refused)."""
     from service.proofs.note import NotWitnessed
 
     reply = _witness().answer(file.read_bytes())
@@ -161,7 +167,7 @@ def cosign(
 
 
 def show(context: typer.Context) -> None:
-    """Print this witness's public key, and each log with the last size that was cosigned."""
+    """Print the public key of the witness and the last cosigned size of each log."""
     from service.proofs.checkpoint import witness_signer
 
     key, seen = str(witness_signer().public), [_told(one) for one in _witness().all_seen()]
@@ -187,7 +193,7 @@ def _witness() -> Witness:
 
 
 def pin(
-    context: typer.Context, replace: bool = option("Pin the logs as they are now; asks a person.")
+    context: typer.Context, replace: bool = option("Pin the current logs, after a person confirms.")
 ) -> None:
     """Show the logs that your user account has pinned.
 
@@ -247,16 +253,16 @@ def _repin(context: typer.Context, workflow: Reading, logs: list[tuple[Approvals
         agree(workflow.root, approvals.store, approvals.stream)
 
 
-Machine = Annotated[Text, option("ID", "Of the log of a phase machine.")]
+Machine = Annotated[Text, option("ID", "Use the log of a phase machine.")]
 
 
 def checkpoint(
     context: typer.Context,
-    file: File = argument("[FILE]", "Write it to this new file too."),
-    git_tag: bool = option("Keep it as a tag of the root's repository too."),
-    witness: Text = option("URL", "Have a witness cosign it."),
-    witness_key: Text = option("KEY", "The witness's public key, or a file of it."),
-    public_key: bool = option("Print this login's public key for this log alone."),
+    file: File = argument("[FILE]", "Write the checkpoint to this new file too."),
+    git_tag: bool = option("Store the checkpoint as a git tag too."),
+    witness: Text = option("URL", "Let a witness cosign the checkpoint."),
+    witness_key: Text = option("KEY", "Public key of the witness (key or file)."),
+    public_key: bool = option("Print only your public key for this log."),
     machine: Machine = None,
 ) -> None:
     """Sign the current state of the log.

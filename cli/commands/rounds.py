@@ -16,11 +16,11 @@ from projections.words.rounds import asked_of, loop_told, loops_told, round_rows
 from projections.words.text import spelled
 from service.errors import InvalidOption
 
-Name = Annotated[str, argument("LOOP", "Its name.")]
+Name = Annotated[str, argument("LOOP", "Name of the loop.")]
 
 
 def list_(context: typer.Context, view: AsOf = None) -> None:
-    """The loops, and where each is."""
+    """List the loops with their current round."""
     with reading(context) as workflow:
         state = workflow.state(view)
         found = loops_told(state)
@@ -37,7 +37,7 @@ def _known(state: Workflow, name: str) -> None:
 
 
 def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
-    """The rounds of a loop: who proposed their points, and what each came to."""
+    """Show the rounds of a loop, with proposers and numbers."""
     with reading(context) as workflow:
         state = workflow.state(view)
         _known(state, name)
@@ -64,7 +64,7 @@ def _lines(state: Workflow, name: str) -> list[str]:
 
 
 def ask(context: typer.Context, name: Name) -> None:
-    """What a proposer of the next points is given: bounds, points and numbers so far."""
+    """Print the bounds, points and numbers for the next proposal."""
     with reading(context) as workflow:
         state = workflow.state()
         _known(state, name)
@@ -86,12 +86,12 @@ def propose(
     name: Name,
     source: Annotated[
         str | None,
-        argument("FILE", "The points: CSV, JSON or JSON lines; - is JSON on stdin."),
+        argument("FILE", "Points in CSV, JSON or JSON lines; - reads JSON from stdin."),
     ] = None,
-    points: Text = option("JSON", "In place of FILE: a list of objects."),
-    reason: Text = option("TEXT", "Why these."),
+    points: Text = option("JSON", "JSON list of points, instead of FILE."),
+    reason: Text = option("TEXT", "Reason for these points."),
 ) -> None:
-    """Begin the next round, for the points of FILE, or for those that the stage asked for wrote."""
+    """Start the next round with the points of FILE, or of the stage that the loop asks."""
     from lifecycle.payload import models as p
     from reconciler.control.rounds import begin, begin_asked, points_in
 
@@ -144,9 +144,9 @@ def stop(
     context: typer.Context,
     options: Writes,
     name: Name,
-    reason: Annotated[str, option("TEXT", "Why.")],
+    reason: Annotated[str, option("TEXT", "Reason.")],
 ) -> None:
-    """Let no further round begin; the one under way is computed to its end."""
+    """Stop a loop after its current round."""
     from cli.frame.writes import write
     from lifecycle.payload import models as p
 

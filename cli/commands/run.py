@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def show(context: typer.Context) -> None:
-    """Whether one is at work, and how to watch, pause and stop it."""
+    """Show whether a runner is active, and how to watch, pause and stop it."""
     from reconciler.loop.detached import recorded
     from service.files.surroundings import PAUSE
 
@@ -56,12 +56,12 @@ def _ways(runner: dict[str, Any] | None) -> dict[str, str]:
 
 
 def pause(context: typer.Context) -> None:
-    """Let it begin nothing until it is resumed: makes the file PAUSE."""
+    """Start no new work until `runner resume`."""
     _pause(context, True, "paused; jobs that run go on")
 
 
 def resume(context: typer.Context) -> None:
-    """Let it go on: removes the file PAUSE."""
+    """Continue after `runner pause`."""
     _pause(context, False, "resumed")
 
 
@@ -75,7 +75,7 @@ def _pause(context: typer.Context, paused: bool, text: str) -> None:
 
 
 def attach(context: typer.Context) -> None:
-    """Look at its terminal in tmux; Ctrl-b d leaves it alone again."""
+    """Attach to the terminal of the runner; Ctrl-b d detaches."""
     from reconciler.loop.detached import OUTPUT, recorded
 
     with reading(context) as workflow:
@@ -89,7 +89,7 @@ def attach(context: typer.Context) -> None:
 
 
 def stop(context: typer.Context) -> None:
-    """End it and its session in order; jobs that run go on."""
+    """Stop the runner and its session; running jobs continue."""
     from reconciler.loop.detached import stop as end
 
     with reading(context) as workflow:
@@ -190,27 +190,31 @@ def run(
     context: typer.Context,
     options: Writes,
     agent: Text = option(
-        "CMD", "A program for what has no command: its prompt is on stdin.", envvar="WFCTL_AGENT"
+        "CMD", "Program for stages without a command (prompt on stdin).", envvar="WFCTL_AGENT"
     ),
-    agent_time: float = option("S", "Seconds for one task of it.", min=0.1, default=AGENT_TIME),
-    agent_name: Text = option("NAME", "Who acts, else its program's name."),
-    max_parallel: int = option("N", "Independent stages at a time.", min=1, default=1),
-    time_limit: Seconds = option("S", "Leave what still runs to the next session after S.", min=0),
-    report: Text = option("PATH", "Where the report goes: a free path below the root."),
+    agent_time: float = option("S", "Maximum time of its task.", min=0.1, default=AGENT_TIME),
+    agent_name: Text = option("NAME", "Name of the agent (default: the name of its program)."),
+    max_parallel: int = option("N", "Run at most N stages at the same time.", min=1, default=1),
+    time_limit: Seconds = option("S", "End the session after S seconds; jobs continue.", min=0),
+    report: Text = option("PATH", "Path of the report, below the root."),
     notify: Text = option(
-        "CMD|URL",
-        "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
-        envvar="WFCTL_NOTIFY",
+        "CMD|URL", "Send notices of decisions, failures and the end.", envvar="WFCTL_NOTIFY"
     ),
     autonomous: bool | None = option(
-        "--autonomous/--attended", "Detached, session after session, or not."
+        "--autonomous/--attended", "Run sessions in the background, or one here."
     ),
-    max_sessions: int = option("Autonomous: at most so many.", min=1, default=20),
+    max_sessions: int = option("With --autonomous: maximum number of sessions.", min=1, default=20),
     session_seconds: float = option(
-        "Autonomous: seconds for each session.", min=0.1, default=7200.0
+        "With --autonomous: seconds for each session.", min=0.1, default=7200.0
     ),
-    between: float = option("Autonomous: seconds between two sessions.", min=0, default=15.0),
-    rapid: int = option("Autonomous: so many futile sessions in a row end it.", min=1, default=3),
+    between: float = option(
+        "With --autonomous: seconds between two sessions.", min=0, default=15.0
+    ),
+    rapid: int = option(
+        "With --autonomous: maximum sessions in a row without progress.",
+        min=1,
+        default=3,
+    ),
 ) -> None:
     """Run every stage that can run now.
 

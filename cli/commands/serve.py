@@ -39,10 +39,12 @@ _FOLDERS = 2000
 
 def serve(
     context: typer.Context,
-    archive: File = argument("FILE", "Show what this archive holds; it is imported nowhere."),
+    archive: File = argument("FILE", "Show the contents of this archive without importing it."),
     port: int | None = option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535),
-    socket_: File = option("--socket", "PATH", "Serve on this Unix socket; else a usual one."),
-    workflows: Folders = option("DIR", "A workflow's folder, or one that holds such folders."),
+    socket_: File = option(
+        "--socket", "PATH", "Serve on this Unix socket (default: a socket of your user account)."
+    ),
+    workflows: Folders = option("DIR", "Folder of a workflow, or folder that contains workflows."),
 ) -> None:
     """Follow your workflows in the browser.
 
@@ -197,9 +199,11 @@ _COMMANDS = {
 
 def mcp(
     context: typer.Context,
-    port: int | None = option("N", "Serve HTTP on this port; 0: a free one.", min=0, max=65535),
-    host: str = option("ADDRESS", "With --port: the address to listen on.", default="127.0.0.1"),
-    allow: Texts = option("NAME", "With --port: a name of this host that clients may use."),
+    port: int | None = option(
+        "N", "Serve HTTP on this port; 0 chooses a free port.", min=0, max=65535
+    ),
+    host: str = option("ADDRESS", "With --port: address to listen on.", default="127.0.0.1"),
+    allow: Texts = option("NAME", "With --port: host name that clients may use."),
     socket: File = option("PATH", "Serve HTTP on a new Unix socket."),
 ) -> None:
     """Serve agents over the Model Context Protocol.

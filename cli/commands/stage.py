@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from reconciler.verification.verify import Verification
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
-Attempt = Annotated[Text, option("--attempt", "ID", "The attempt; else the one under way.")]
+Attempt = Annotated[Text, option("--attempt", "ID", "Attempt (default: the running one).")]
 
 
 def ready(context: typer.Context, options: Writes, stage: Stage) -> None:
-    """pending or invalidated -> ready, once its dependencies are completed."""
+    """Set a pending or invalidated stage to ready once its dependencies are completed."""
     issue(context, options, "stage.readied", stage=stage)
 
 
@@ -36,15 +36,15 @@ def prepare(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    detail: Text = option("Shown in the log."),
+    detail: Text = option("Text for the log."),
 ) -> None:
-    """ready -> preparing: its inputs are being built."""
+    """Set a ready stage to preparing."""
     require_work_tree_of_root(context)
     issue(context, options, "stage.prepared", stage=stage, detail=detail)
 
 
 def launch(context: typer.Context, options: Writes, stage: Stage) -> None:
-    """preparing -> running: the same as `wfctl dispatch`, not synchronous."""
+    """Start the job of a prepared stage, like `wfctl dispatch` without --sync."""
     from cli.commands.dispatch import dispatch
 
     dispatch(context, options, stage, sync=False)
@@ -56,11 +56,11 @@ def compute(
     stage: Stage,
     attempt: Attempt = None,
     exit_code: int = option("Exit code of the computation.", default=0),
-    detail: Text = option("Shown in the log."),
+    detail: Text = option("Text for the log."),
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
-    """running -> post_processing: the computation of its attempt is over."""
+    """Record that the computation of a running stage is over."""
     values = {
         "stage": stage,
         "attempt": attempt or newest_attempt(context, stage),
@@ -75,7 +75,7 @@ def compute(
 
 
 def verify(context: typer.Context, stage: Stage) -> None:
-    """Check outputs, logs and `parameters.verify`; list every check (exit 7: one failed)."""
+    """Check outputs, logs and `parameters.verify` (exit 7 if a check fails)."""
     from reconciler.verification.verify import verify_again
 
     with engine(context, dry_run=True) as (jobs, output):
@@ -101,12 +101,12 @@ def complete(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    evidence: Text = option("TEXT", "What shows that the criteria hold."),
-    or_fail: bool = option("Where a check fails, record the stage as failed."),
+    evidence: Text = option("TEXT", "Evidence that the criteria are met."),
+    or_fail: bool = option("Record the stage as failed if a check fails."),
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
-    """post_processing -> completed, after its outputs were checked."""
+    """Complete a stage after checking its outputs."""
     from reconciler.verification.verify import by_what
     from reconciler.verification.verify import complete as verify_and_complete
 
@@ -123,11 +123,11 @@ def fail(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    error: Annotated[str, option("TEXT", "Why it failed.")],
-    stop: bool = option("End its attempt too, wherever it runs."),
+    error: Annotated[str, option("TEXT", "Reason of the failure.")],
+    stop: bool = option("Stop its job too, on any machine."),
     category: Text = option("KIND", f"One of {_CATEGORIES}."),
 ) -> None:
-    """preparing, running or post_processing -> failed."""
+    """Record that a stage failed."""
     values = {"stage": stage, "error": error, "category": category}
     command = cast(p.StageFailed, payload_of(p.StageFailed.type, values))
     if not stop:
@@ -140,7 +140,7 @@ def fail(
 
 
 def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = None) -> None:
-    """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
+    """Stop the running job of a stage; afterwards the stage is failed."""
     from reconciler.control.stopping import fail_and_stop
 
     error = f"cancelled: {reason}" if reason else "cancelled"
@@ -151,10 +151,10 @@ def retry(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    fix: Annotated[str, option("TEXT", "What was put right.")],
-    regenerate: bool = option("Build submission.json anew from the parameters."),
+    fix: Annotated[str, option("TEXT", "Describe what was fixed.")],
+    regenerate: bool = option("Build submission.json again from the parameters."),
 ) -> None:
-    """failed -> ready, counted as a retry; a fix of parameters is an amendment."""
+    """Let a failed stage run again; this counts as a retry."""
     from reconciler.control.stopping import retry as retry_after
 
     through(
@@ -166,7 +166,7 @@ def checkpoint(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    value: Annotated[str, argument("JSON", "Where it can go on from.")],
+    value: Annotated[str, argument("JSON", "Data from which the computation can continue.")],
 ) -> None:
     """Record a checkpoint of a long computation."""
     from service.documents.plan_file import decode_json
@@ -179,9 +179,9 @@ def outputs(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    paths: Annotated[list[str], argument("PATH...", "Relative to the root.")],
+    paths: Annotated[list[str], argument("PATH...", "Paths relative to the root.")],
 ) -> None:
-    """Record the stage's list of outputs."""
+    """Record the outputs of a stage."""
     issue(context, options, "outputs.recorded", stage=stage, outputs=paths)
 
 
@@ -189,9 +189,9 @@ def reuse(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    attempt: Text = option("ID", "Whose; else the newest's."),
+    attempt: Text = option("ID", "Attempt whose outputs are used (default: the newest)."),
 ) -> None:
-    """ready -> post_processing with kept outputs of an attempt that computed from the same."""
+    """Use the kept outputs of an attempt that ran with the same inputs."""
     from reconciler.verification.reuse import reuse as take
 
     through(context, options, lambda jobs: take(jobs, stage, attempt, options))
@@ -209,9 +209,9 @@ class Reason(StrEnum):
 def start(
     context: typer.Context,
     options: Writes,
-    report: Text = option("PATH", "Where the report goes: a free path below the root."),
+    report: Text = option("PATH", "Path of the report, below the root."),
 ) -> None:
-    """Look, run init.sh, reconcile, and begin a session of the next number."""
+    """Run init.sh, reconcile, and start a session."""
     from reconciler.loop.session import start as begin
 
     with engine(context, options.dry_run) as (jobs, output):
@@ -243,19 +243,19 @@ def _resumed(resumed: Resumed, output: Output) -> Iterator[str]:
 def end(
     context: typer.Context,
     options: Writes,
-    reason: Annotated[Reason, option("Why it ends.")],
-    next_: Text = option("--next", "TEXT", "What comes next."),
+    reason: Annotated[Reason, option("Reason of the end.")],
+    next_: Text = option("--next", "TEXT", "Describe the next step."),
 ) -> None:
-    """End the open session in order."""
+    """End the open session."""
     issue(context, options, "session.ended", reason=reason.value, next=next_)
 
 
 def show(
     context: typer.Context,
-    number: int | None = argument("[N]", "One session; else all.", min=1),
+    number: int | None = argument("[N]", "Number of a session (default: all).", min=1),
     view: AsOf = None,
 ) -> None:
-    """The sessions: how long, at what cost, and how each ended."""
+    """Show sessions with their duration, cost and end."""
     with reading(context) as workflow:
         found = sessions(workflow.log.steps(upto=view))
         state = workflow.state(view)

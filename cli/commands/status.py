@@ -287,8 +287,8 @@ _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 def watch(
     context: typer.Context,
-    once: bool = option("Print one view and leave."),
-    machine: str | None = option("ID", "A phase machine in place of the workflow."),
+    once: bool = option("Print one view and exit."),
+    machine: str | None = option("ID", "Follow a phase machine instead of the workflow."),
 ) -> None:
     """Follow the workflow in the terminal.
 

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from reconciler.sweep.tasks import Task
 
 
-Where = Annotated[Texts, option("--where", "'T>2'", "Only tasks of which it holds; several: all.")]
+Where = Annotated[
+    Texts, option("--where", "'T>2'", "List only tasks that meet this condition; repeatable.")
+]
 #: Tasks that are listed if nobody says how many.
 _LISTED = 20
 
@@ -41,9 +43,11 @@ _LISTED = 20
 def tasks(
     context: typer.Context,
     stage: Stage,
-    failed: bool = option("Only those that failed."),
+    failed: bool = option("List only failed tasks."),
     where: Where = None,
-    lines: int = option("-n", "--lines", "At most N of them; 0 lists all.", min=0, default=_LISTED),
+    lines: int = option(
+        "-n", "--lines", "List at most N tasks; 0 lists all.", min=0, default=_LISTED
+    ),
 ) -> None:
     """List the tasks of a sweep.
 
@@ -74,10 +78,10 @@ _OF_NUMBER = ("name", "value", "error", "unit", "task", "path", "pointer")
 
 def metrics(
     context: typer.Context,
-    stage: Text = argument("[STAGE]", "The stage; else each that is done."),
+    stage: Text = argument("[STAGE]", "Id of the stage (default: every completed stage)."),
     where: Where = None,
-    plot: Text = option("NAME", "Draw this number over the points, or over the attempts."),
-    over: Text = option("VALUE", "With --plot: over this value of the points."),
+    plot: Text = option("NAME", "Plot this metric over the points, or over the attempts."),
+    over: Text = option("VALUE", "With --plot: value of the points on the x axis."),
 ) -> None:
     """Show metrics as a table or plot.
 
@@ -243,11 +247,11 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
 def logs(
     context: typer.Context,
     stage: Stage,
-    attempt: Text = option("ID", "The attempt; else the newest."),
-    follow: bool = option("-f", "--follow", "Go on as the job prints, until it has ended."),
-    err: bool = option("What it prints on stderr."),
-    task: Text = option("KEY", "Of one task of a stage with a map."),
-    last: int | None = option("-n", "--lines", "The last N lines.", min=0),
+    attempt: Text = option("ID", "Attempt (default: the newest)."),
+    follow: bool = option("-f", "--follow", "Keep printing until the job has ended."),
+    err: bool = option("Show stderr of the job."),
+    task: Text = option("KEY", "Show one task of a sweep."),
+    last: int | None = option("-n", "--lines", "Print the last N lines.", min=0),
 ) -> None:
     """Show the output of a job.
 

@@ -25,7 +25,7 @@ from service.questions.blame import blame as blamed
 from service.questions.causes import causes_of
 from service.reading.moment import Moment
 
-OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage; else the workflow.")]
+OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage (default: the workflow).")]
 Record = dict[str, Any]
 #: Lines of an answer for people, and characters of a cause in it.
 _SCREEN, _WIDE = 24, 160
@@ -48,7 +48,7 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    task: Text = option("KEY", "Of one task: where its point comes from, and who agreed to it."),
+    task: Text = option("KEY", "Explain the origin of one task and who approved it."),
     machine: Machine = None,
     brief: Brief = None,
     view: AsOf = None,
@@ -254,7 +254,9 @@ _BLAME_SCREEN = 18
 
 def blame(
     context: typer.Context,
-    field: Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")],
+    field: Annotated[
+        str, argument("FIELD", "Field, for example stage-2.parameters.x, or a stage.")
+    ],
     machine: Machine = None,
     brief: Brief = None,
     view: AsOf = None,

@@ -29,7 +29,8 @@ _PATIENCE = 60.0
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A folder to make; else a new one here.")
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder to create (default: a new folder here)."),
     ] = None,
 ) -> None:
     """Run a small example, kill it and recover it.

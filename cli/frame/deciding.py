@@ -106,7 +106,7 @@ def _decide(
 
 
 Overrule = Annotated[
-    Text, option("--overrule", "TEXT", "Why it is so against the evidence (a person)")
+    Text, option("--overrule", "TEXT", "Reason to decide against the evidence (a person decides).")
 ]
 Key = Annotated[File, option("--key", "FILE", "Sign --overrule with this SSH key (or its .pub).")]
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def option(*words: str, default: Any = None, **more: Any) -> Any:
-    """Return an option by its names, if it has others than its parameter, its metavar and its help.
+    """Return an option of a command: its names, its metavar, and last its help.
 
-    ``option("-n", "--limit", "N", "The newest N.")``: the last word is the help. As the default of
-    a parameter it holds that: ``default``, else None, of a flag False.
+    ``option("-n", "--limit", "N", "Show only the newest N.")``: without names the option has the
+    name of its parameter. The value without the option is ``default``, else None, False of a flag.
     """
     names = [word for word in words[:-1] if word.startswith("-")]
     metavar = next(iter(words[len(names) : -1]), None)
@@ -42,40 +42,46 @@ Text = str | None
 Texts = list[str] | None
 File = Path | None
 
-Stage = Annotated[str, argument("STAGE", "Id of the stage, such as stage-2.")]
-Why = Annotated[Text, option("--reason", "TEXT", "Why.")]
-Machine = Annotated[Text, option("--machine", "ID", "Of a phase machine.")]
+Stage = Annotated[str, argument("STAGE", "Id of the stage, for example stage-2.")]
+Why = Annotated[Text, option("--reason", "TEXT", "Reason.")]
+Machine = Annotated[Text, option("--machine", "ID", "Use the log of a phase machine.")]
 AgreeingKey = Annotated[
-    Path | None, option("--key", "FILE", "Agree with this SSH key (or its .pub).")
+    Path | None, option("--key", "FILE", "Approve with this SSH key (or its .pub).")
 ]
 DryRun = Annotated[
-    bool, option("--dry-run", "Say what would be appended and written; write nothing.")
+    bool, option("--dry-run", "Show what would be recorded and written; write nothing.")
 ]
 CommandId = Annotated[
     str | None,
     option(
         "--command-id",
         "KEY",
-        "Idempotency key: given again, the first answer and nothing appended.",
+        "Idempotency key: a repeated key returns the first answer and appends nothing.",
     ),
 ]
 ExpectedVersion = Annotated[
     int | None,
-    option("--expected-version", "N", "Refuse unless the log stands at version N.", min=0),
+    option("--expected-version", "N", "Refuse unless the log has version N.", min=0),
 ]
 Brief = Annotated[
     int | None,
     option(
         "--brief",
         "N",
-        "Fit the answer into N tokens of four bytes: what is newest, and nothing empty.",
+        "Limit the answer to N tokens of four bytes; the newest items come first.",
         min=1,
     ),
 ]
 At = Annotated[
-    str | None, option("--at", "MOMENT", "What was so: 12, TIME, @{1 hour ago}, session:3.")
+    str | None,
+    option(
+        "--at", "MOMENT", "Show the state at a version or time: 12, TIME, @{1 hour ago}, session:3."
+    ),
 ]
-KnownAt = Annotated[str | None, option("--known-at", "MOMENT", "What was recorded by then.")]
+KnownAt = Annotated[
+    str | None,
+    option("--known-at", "MOMENT", "Use only what was recorded by this version or time."),
+]
 
 
 def _write_options(

@@ -19,20 +19,26 @@ if TYPE_CHECKING:
     from cli.frame.workspace import Reading
 
 _WANTED = {
-    "type_": Annotated[Texts, option("--type", "Only this type; stage.* for all of a kind.")],
-    "stage": Annotated[Texts, option("--stage", "Only this stage.")],
-    "session": Annotated[int | None, option("--session", "Only of this session.")],
-    "status": Annotated[Text, option("--status", "Only what takes a stage to this status.")],
-    "amendment": Annotated[Text, option("--amendment", "Only of this amendment.")],
-    "since": Annotated[Text, option("MOMENT", "Only after this.")],
-    "until": Annotated[Text, option("MOMENT", "Only up to this.")],
-    "grep": Annotated[Text, option("--grep", "TEXT", "Only what holds this, in any case.")],
+    "type_": Annotated[
+        Texts, option("--type", "Show only this event type; stage.* matches a group.")
+    ],
+    "stage": Annotated[Texts, option("--stage", "Show only this stage.")],
+    "session": Annotated[int | None, option("--session", "Show only this session.")],
+    "status": Annotated[Text, option("--status", "Show only transitions to this status.")],
+    "amendment": Annotated[Text, option("--amendment", "Show only this amendment.")],
+    "since": Annotated[Text, option("MOMENT", "Show only entries after this moment.")],
+    "until": Annotated[Text, option("MOMENT", "Show only entries up to this moment.")],
+    "grep": Annotated[
+        Text, option("--grep", "TEXT", "Show only entries that contain this text, ignoring case.")
+    ],
 }
-Newest = Annotated[int | None, option("-n", "--limit", "N", "The newest N.", min=1)]
-Fields = Annotated[Text, option("--fields", "A,B.C", "Only these fields, in this order.")]
-Template = Annotated[Text, option("--template", "TEXT", "A line each, such as '{type}'.")]
-Reverse = Annotated[bool, option("--reverse", "The newest first.")]
-Follow = Annotated[bool, option("--follow", "Go on as events are appended.")]
+Newest = Annotated[int | None, option("-n", "--limit", "N", "Show only the newest N.", min=1)]
+Fields = Annotated[Text, option("--fields", "A,B.C", "Print only these fields, in this order.")]
+Template = Annotated[
+    Text, option("--template", "TEXT", "Format of each line, for example '{type}'.")
+]
+Reverse = Annotated[bool, option("--reverse", "Print the newest first.")]
+Follow = Annotated[bool, option("--follow", "Keep printing new events.")]
 
 
 class Chosen(NamedTuple):

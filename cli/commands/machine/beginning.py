@@ -49,14 +49,14 @@ def init(
     options: KeyedWrites,
     machine: MachineId,
     values: Values = None,
-    type_: Text = option("--type", "TYPE", "A definition that is shipped."),
-    definition: Text = option("FILE", "A definition of your own; - is stdin."),
+    type_: Text = option("--type", "TYPE", "Name of a shipped definition."),
+    definition: Text = option("FILE", "File of your own definition; - reads stdin."),
     data: Data = None,
-    limit: Texts = option("LOOP=N", "How often a loop may go; repeatable."),
-    consent: Consent = option("How approvals are agreed to.", default=Consent.TERMINAL),
+    limit: Texts = option("LOOP=N", "Maximum number of iterations of a loop; repeatable."),
+    consent: Consent = option("Choose how approvals are proven.", default=Consent.TERMINAL),
     signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
-    """Begin a machine here, in a root of its own if there is no root yet."""
+    """Create a phase machine here."""
     settings = settings_of(context)
     if (type_ is None) == (definition is None):
         raise InvalidInput("expected either --type TYPE or --definition FILE")
@@ -173,14 +173,18 @@ def _begun(
 def import_(
     context: typer.Context,
     options: KeyedWrites,
-    path: Annotated[Path, argument("PATH", "The state file, its folder, or all tracks.")],
-    map_: Texts = option("--map", "NAME=STEP", "What a name means; repeatable."),
-    at: Text = option("STEP", "Where the machine is."),
-    definition: Text = option("FILE", "A definition of your own; - is stdin."),
-    consent: Consent = option("How approvals are agreed to from now on.", default=Consent.TERMINAL),
+    path: Annotated[Path, argument("PATH", "State file, its folder, or the folder of all tracks.")],
+    map_: Texts = option(
+        "--map", "NAME=STEP", "Map a name of the file to a name of the definition; repeatable."
+    ),
+    at: Text = option("STEP", "Phase in which the machine is."),
+    definition: Text = option("FILE", "File of your own definition; - reads stdin."),
+    consent: Consent = option(
+        "Choose how approvals are proven from now on.", default=Consent.TERMINAL
+    ),
     signers: File = option("FILE", "Allowed signers, for signature."),
 ) -> None:
-    """Take over a state file of one of the three protocols, with what is wrong in it.
+    """Import a state file of an agent protocol and report its problems.
 
     The file stays as it is until something is recorded here. Exit 0 with findings or without;
     names that nobody knows are refused, with the nearest: --map says what they mean.

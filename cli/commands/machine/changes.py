@@ -43,7 +43,7 @@ def update(
     data: Data = None,
     under: Under = None,
 ) -> None:
-    """Write fields of the state by dot paths; never the phase."""
+    """Set fields of the state by dot paths; the phase cannot be set."""
     fields = {**data_of(data), **pairs_of(values)}
     if not fields:
         raise InvalidInput("nothing to update: expected PATH=VALUE, or --data with an object")
@@ -57,11 +57,11 @@ def transition(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    to: Text = argument("[PHASE]", "Where to."),
-    auto: bool = option("The one way that is open."),
+    to: Text = argument("[PHASE]", "Phase to enter."),
+    auto: bool = option("Take the only transition that is possible."),
     reason: Why = None,
 ) -> None:
-    """Go to another phase, where its guard is met."""
+    """Enter another phase if its guard allows."""
     if auto == (to is not None):
         raise InvalidInput("expected either a PHASE or --auto")
     _carry_out(context, machine, options, made(p.MachineTransitioned, to=to, reason=reason))
@@ -71,10 +71,10 @@ def append(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    name: Annotated[str, argument("TYPE", "Such as synthesize.requested.")],
-    data: Text = option("JSON|@FILE|-", "The event's data."),
+    name: Annotated[str, argument("TYPE", "Event type, for example synthesize.requested.")],
+    data: Text = option("JSON|@FILE|-", "Data of the event."),
 ) -> None:
-    """Record an event that the machine's definition names; guards may look for it."""
+    """Record an event that the definition names."""
     _carry_out(context, machine, options, made(p.MachineRecorded, name=name, data=data_of(data)))
 
 
@@ -84,13 +84,13 @@ def task(
     machine: MachineId,
     task_id: TaskId,
     values: Texts = argument("[FIELD=VALUE]…", "Fields of the task."),
-    status: Text = option("Its status."),
-    title: Text = option("What it is."),
+    status: Text = option("Status of the task."),
+    title: Text = option("Title of the task."),
     reason: Why = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:
-    """Add a task, or change one; times and attempts follow from its status."""
+    """Add or change a task."""
     named = {"title": title, "status": status}
     changes = {key: value for key, value in named.items() if value is not None} | pairs_of(values)
     if task_id in ("claim", "release") and not changes:
@@ -105,16 +105,16 @@ def checkpoint(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    summary: Annotated[str, option("TEXT", "What was done.")],
-    next_: Texts = option("--next", "TEXT", "A next step; repeatable."),
+    summary: Annotated[str, option("TEXT", "Describe the completed work.")],
+    next_: Texts = option("--next", "TEXT", "Next step; repeatable."),
 ) -> None:
-    """Leave a hand-off for anyone who comes next."""
+    """Write a hand-off for the next session."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
     _carry_out(context, machine, options, command)
 
 
 def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: Why = None) -> None:
-    """Give a machine up; says which branches, worktrees and pull request are left."""
+    """Cancel a machine and list its branches, worktrees and pull request."""
     from service.machines.evidence import left_behind
 
     command = made(p.MachineCancelled, reason=reason)
@@ -162,14 +162,14 @@ def approve(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    approval: Annotated[str, argument("APPROVAL", "What is approved.")],
-    choice: Text = option("FILE", "Which of the options is chosen."),
+    approval: Annotated[str, argument("APPROVAL", "Name of the approval.")],
+    choice: Text = option("FILE", "Choose this option."),
     key: File = option("FILE", "SSH key to sign with."),
-    signature: File = option("FILE", "A signature made beforehand."),
-    statement: bool = option("Print only what is to be signed, byte for byte."),
-    withdraw: bool = option("Take back the approval that was given."),
+    signature: File = option("FILE", "Signature made in advance."),
+    statement: bool = option("Print only the text to sign."),
+    withdraw: bool = option("Withdraw the approval."),
 ) -> None:
-    """Agree, as a person, to what a phase waits for, or take that back."""
+    """Approve what a phase is waiting for, or withdraw an approval."""
     with acting(context, machine, options.dry_run or statement) as (service, output):
         if not (statement or options.dry_run):
             outcome = decisions.approve(
@@ -199,12 +199,12 @@ def claim(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    for_: str = option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.", default="30m"),
-    renew: bool = option("Go on with a claim of one's own."),
+    for_: str = option("--for", "TIME", "Duration of the claim: 90s, 30m, 12h, 7d.", default="30m"),
+    renew: bool = option("Extend your own claim."),
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:
-    """Take a task for a time: who shows its claim alone changes it. Exit 4 where it is taken."""
+    """Claim a task for a time (exit 4 if another actor has it)."""
     found = span(for_)
     if found is None:
         raise InvalidInput(f"--for: expected a time such as 90s, 30m or 12h, found {for_!r}")
@@ -223,7 +223,7 @@ def release(
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:
-    """Give a claimed task back before its time."""
+    """Release a claimed task."""
     if reason is not None and despite_claim is not None:
         raise InvalidInput("--despite-claim says the reason already; leave --reason out")
     commands = _ending_claim(task_id, despite_claim)
@@ -235,12 +235,12 @@ def limit(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    loop: Annotated[str, argument("LOOP", "The loop.")],
-    times: Annotated[int, argument("N", "How often it may go from now on.")],
-    reason: Annotated[str, option("TEXT", "Why.")],
+    loop: Annotated[str, argument("LOOP", "Name of the loop.")],
+    times: Annotated[int, argument("N", "New maximum number of iterations.")],
+    reason: Annotated[str, option("TEXT", "Reason.")],
     key: DecisionKey = None,
 ) -> None:
-    """Change, as a person, how often a loop of a machine may go."""
+    """Change the limit of a loop as a person."""
     with acting(context, machine, options.dry_run) as (service, output):
         state = service.state()
         before = limit_in_force(state, loop)

@@ -135,14 +135,12 @@ def _left(found: Mapping[str, Any]) -> list[str]:
 
 
 MachineId = Annotated[str, argument("ID", "Id of the machine.")]
-Values = Annotated[Texts, argument("[PATH=VALUE]…", "Dot paths with JSON, or plain text.")]
-Data = Annotated[Text, option("--data", "JSON|@FILE|-", "An object, its keys paths.")]
+Values = Annotated[Texts, argument("[PATH=VALUE]…", "Dot paths with JSON or plain text.")]
+Data = Annotated[Text, option("--data", "JSON|@FILE|-", "JSON object whose keys are paths.")]
 
 TaskId = Annotated[str, argument("TASK", "Id of the task.")]
-Under = Annotated[Text, option("CLAIM", "Your claim of the task, as `task claim` gave it.")]
-DespiteClaim = Annotated[
-    Text, option("TEXT", "End somebody else's claim of the task, and say why.")
-]
+Under = Annotated[Text, option("CLAIM", "Your claim of the task, as `task claim` printed it.")]
+DespiteClaim = Annotated[Text, option("TEXT", "End the claim of another actor, with this reason.")]
 
 
 def data_of(data: str | None) -> dict[str, Any]:

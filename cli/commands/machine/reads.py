@@ -49,11 +49,11 @@ Document = dict[str, Any]
 def get(
     context: typer.Context,
     machine: MachineId,
-    query: Text = option("PATH", "Only what stands at a dot path."),
-    fields: Text = option("PATH,…", "Only these fields."),
+    query: Text = option("PATH", "Print only the value at a dot path."),
+    fields: Text = option("PATH,…", "Print only these fields."),
     view: AsOf = None,
 ) -> None:
-    """Where a machine stands, or a part of its state."""
+    """Show the state of a machine, or a part of it."""
     if query is not None and fields is not None:
         raise InvalidInput("--query and --fields exclude each other")
     with reading(context, machine) as machines:
@@ -97,9 +97,10 @@ def _summary(state: Machine) -> list[str]:
 
 
 def check(
-    context: typer.Context, file: Annotated[str, argument("FILE", "A definition; - is stdin.")]
+    context: typer.Context,
+    file: Annotated[str, argument("FILE", "File of a definition; - reads stdin.")],
 ) -> None:
-    """Say all that is wrong with a definition, dead ends too (exit 1); draw one that is sound."""
+    """Check a definition and draw it (exit 1 if it has problems)."""
     definition = from_file(file)
     ways, drawing = len(definition.transitions), mermaid(definition)
     data = {**listed(definition), "transitions": ways, "mermaid": drawing}
@@ -109,13 +110,13 @@ def check(
 
 def describe(
     context: typer.Context,
-    name: Text = argument("[TYPE|ID]", "A type, or a machine; else all."),
-    definition: Text = option("FILE", "A definition of your own; - is stdin."),
-    diagram: bool = option("--mermaid", "Print only the diagram, in Mermaid's language."),
-    full: bool = option("With guards as data, schemas, reserved fields, diagram."),
-    source: bool = option("The definition itself, for --definition FILE."),
+    name: Text = argument("[TYPE|ID]", "Type or machine (default: all)."),
+    definition: Text = option("FILE", "File of your own definition; - reads stdin."),
+    diagram: bool = option("--mermaid", "Print only the diagram, as Mermaid text."),
+    full: bool = option("Include guards, schemas, reserved fields and the diagram."),
+    source: bool = option("Print the definition file, as a start for your own."),
 ) -> None:
-    """Print phases, transitions and guards; without a name, which types there are."""
+    """Print phases, transitions and guards; without a name, list the types."""
     output = Output(settings_of(context))
     found = _found(context, name, definition)
     if name is None and definition is None and not (full or source or diagram):
@@ -152,14 +153,14 @@ def drift(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    file: Text = argument("[FILE]", "Only this file."),
-    adopt: bool = option("Take the fields over, by the rules."),
-    field: Texts = option("PATH", "Adopt only this one; repeatable."),
-    revert: bool = option("Dismiss the edit; it stays kept."),
-    detected: int | None = option("VERSION", "The edit detected there."),
+    file: Text = argument("[FILE]", "Use only this file."),
+    adopt: bool = option("Adopt the edited fields, checked by the rules."),
+    field: Texts = option("PATH", "Adopt only this field; repeatable."),
+    revert: bool = option("Dismiss the edit; a copy is kept."),
+    detected: int | None = option("VERSION", "Version that detected the edit."),
     key: DecisionKey = None,
 ) -> None:
-    """Show hand edits of a machine's files (exit 7), adopt or revert one."""
+    """Show manual edits of a machine's files (exit 7), adopt or revert one."""
     if adopt and revert:
         raise InvalidInput("--adopt and --revert exclude each other")
     if field and not adopt:
@@ -227,12 +228,14 @@ def _edit_line(change: Document) -> str:
 
 def list_(
     context: typer.Context,
-    type_: Text = option("--type", "Only this type."),
-    phase: Text = option("Only in this phase."),
-    limit: int | None = option("--limit", "-n", "N", "Only the N changed last.", min=1),
+    type_: Text = option("--type", "List only machines of this type."),
+    phase: Text = option("List only machines in this phase."),
+    limit: int | None = option(
+        "--limit", "-n", "N", "List only the N machines that changed last.", min=1
+    ),
     view: AsOf = None,
 ) -> None:
-    """Every machine and the staged workflow: phase, age, blockers."""
+    """List machines with phase, age and blockers."""
     try:
         with reading(context) as root:
             output, found = root.output, list(_listed(root, view))
@@ -283,12 +286,12 @@ def rehydrate(
     context: typer.Context,
     options: KeyedWrites,
     machine: MachineId,
-    resume_from: Text = option("TASK", "The task to go on from (conductor)."),
-    start_fresh: bool = option("Do not resume: archive it, begin anew."),
-    go_on: bool = option("A person says: resume in spite of what was found."),
+    resume_from: Text = option("TASK", "Task to continue with (conductor)."),
+    start_fresh: bool = option("Archive the state and start again."),
+    go_on: bool = option("Resume although problems were found (a person decides)."),
     bound: int = option("--bytes", "The most bytes of the document.", min=LEAST, default=BOUND),
 ) -> None:
-    """What there is to know after a lost session: drift, blockers, and what is next.
+    """Show drift, blockers and the next step after a lost session.
 
     It reads; phased development (dotagent) is also repaired, unless --dry-run.
     """
