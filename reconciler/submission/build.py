@@ -330,10 +330,7 @@ def _watched(task: Any) -> Any:
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
         f'{_new(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
-        "{ set -m; } 2> /dev/null; "
-        f"({_MARKED}; wfctl_lead; ({_COUNTS}\n{task['command']}\n); "
-        'wfctl_led "$wfctl_own" "$?") & set +m; wait "$!"; wfctl_code=$?; '
-        '! wfctl_hits "$wfctl_own" "$wfctl_code" || echo "wfctl: $wfctl_why" >&2; '
+        f"({_MARKED}; {_COUNTS}\n{task['command']}\n); wfctl_code=$?; "
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
         f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || {{ wfctl_code={TIMED_OUT}; '
         'echo "wfctl: ended by its time limit of $wfctl_limit s" >&2; }; '

@@ -17,29 +17,7 @@ wfctl_in_time() { # mark of the command, a command that may know that nobody is 
     "${2:-false}" || wfctl_end "$1"
     { kill "$wfctl_watcher" || :; wait "$wfctl_watcher" || :; } 2> /dev/null
     exec {wfctl_watched}>&-
-    local word=
-    read -r word < "$1" 2> /dev/null || :
-    [ "$word" != over ]
-}
-
-# A command runs in a process group of its own, so that a signal to its group, as by `kill 0`, reaches
-# nobody but what it started and the shell that leads the group, which notes it and lives on.
-wfctl_lead() {
-    wfctl_hit=
-    for signal in 1 2 15; do trap "wfctl_hit=$signal" "$signal"; done
-}
-
-wfctl_led() { # mark of the command, its exit code
-    [ -z "$wfctl_hit" ] || [ "$2" != "$((128 + wfctl_hit))" ] || echo group >> "$1"
-    exit "$2"
-}
-
-# Names the signal that ended a command and its whole group; false if none did.
-wfctl_hits() { # mark of the command, exit code
-    local word=
-    read -r word < "$1" 2> /dev/null || :
-    [ "$word" = group ] && wfctl_why="ended by signal $(($2 - 128)) to its own process group, as by \
-'kill 0', which ends its own shell too; before it, trap '' TERM keeps that shell"
+    [ ! -s "$1" ]
 }
 
 # What does not end when it is asked is killed 10 s later.

@@ -37,15 +37,8 @@ task() ( # number, folder, assignments, where its job keeps its records
     else
         wfctl_watch "$WFCTL_TASKS/claims/$1"
         [ ! -e /proc/self/fd/5 ] || exec 6> /proc/self/fd/5
-        { set -m; } 2> /dev/null
-        (
-            wfctl_lead
-            WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" \
-                > log 2> err < /dev/null 5<&-
-            wfctl_led "$WFCTL_TASKS/claims/$1" "$?"
-        ) &
-        set +m
-        wait "$!"
+        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" \
+            > log 2> err < /dev/null 5<&-
         code=$?
         exec 6>&-
         mapfile -t files < "$WFCTL_TASKS/outputs"
@@ -70,9 +63,7 @@ have_come() { # files
 # In the folder of a task whose command is over.
 ended() { # number, folder, exit code, a word if its time was over
     local code=$3 state=done why= file
-    if wfctl_hits "$WFCTL_TASKS/claims/$1" "$code"; then
-        state=failed why=$wfctl_why
-    elif [ "${4:-}" ]; then
+    if [ "${4:-}" ]; then
         state=failed why="ended by its time limit of $wfctl_limit s (exit $code)"
     elif [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"

@@ -220,12 +220,3 @@ def test_a_diagnostic_run_brings_log_and_err_back_from_slurm(workflow: Workflow)
     assert (workflow.root / "stage-1/log").read_text() == "so far\n"
     assert (workflow.root / "stage-1/err").read_text().endswith("diagnostic run: exit code 3\n")
     assert workflow.events("stage.failed")[-1]["data"]["category"] == "unknown"
-
-
-@pytest.mark.long
-def test_a_command_that_signals_its_own_group_fails_once_on_slurm(workflow: Workflow) -> None:
-    """The job is no lost one: its failure names the signal."""
-    prepared(workflow, "trap 'kill 0' EXIT; sleep 300 & echo 1 > out.txt")
-    assert workflow.call("run").returncode == 6
-    assert "its own process group" in workflow.stage("stage-1")["last_error"]
-    assert workflow.trace() == ONCE
