@@ -26,7 +26,7 @@ _OFF = ("", "0", "false")
 
 
 def calling_agent() -> str | None:
-    """Return the name of the agent whose program runs this command; None if nothing says so.
+    """Return the name of the agent whose program runs this command; None if no mark is set.
 
     Such a program may give the command a pseudo-terminal, at which no person sits.
     """

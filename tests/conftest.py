@@ -30,7 +30,7 @@ SPENT = pytest.StashKey[float]()
 # Hundreds of processes are started, and each would compile the whole program anew; pytest too would
 # take every file apart again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Within an agent's program no terminal of a test would be a person's.
+# If an agent's program runs the tests, wfctl takes no terminal of theirs for a person's.
 for mark in AGENT_MARKS:
     os.environ.pop(mark, None)
 # What a process prints and does not pass on before it ends is lost to users, and so to tests.

@@ -98,7 +98,7 @@ def cost_problems(
     """
     if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
         left = max(0, mandate.tasks - so_far.tasks)
-        yield f"{counted(tasks, 'task')} may be computed, and {_left(left, mandate.tasks)}"
+        yield f"{counted(tasks, 'task')} may be computed, and {_format_rest(left, mandate.tasks)}"
     if mandate.core_hours is None:
         return
     if seconds is None:
@@ -106,8 +106,8 @@ def cost_problems(
     elif so_far.core_seconds + seconds > mandate.core_hours * HOUR:
         left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / HOUR)
         hours = counted(seconds / HOUR, "core hour")
-        yield f"up to {hours} may be used, and {_left(left_hours, mandate.core_hours)}"
+        yield f"up to {hours} may be used, and {_format_rest(left_hours, mandate.core_hours)}"
 
 
-def _left(left: float, most: float) -> str:
+def _format_rest(left: float, most: float) -> str:
     return f"{number(left)} of its {number(most)} {'is' if number(left) == '1' else 'are'} left"
