@@ -105,6 +105,7 @@ def serve(
     between: Annotated[float, typer.Option(min=0)] = 15.0,
     rapid: Annotated[int, typer.Option(min=1)] = 3,
     rapid_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
+    notify: Annotated[str | None, typer.Option(envvar="WFCTL_NOTIFY")] = None,
 ) -> None:
     """Be the runner: WORDs are the command line of a loop."""
     from reconciler.loop.detached import Limits, Runner, record
@@ -113,7 +114,8 @@ def serve(
     limits = Limits(max_sessions, session_seconds, between, rapid, rapid_seconds)
     with engine(context) as (jobs, output), interruptible() as asked:
         jobs.service.log.store.be_patient(patience(jobs, asked))
-        runner = Runner(jobs.acting_as("runner"), words, limits, asked)
+        receiver = _receiver_of_notices(jobs, notify)
+        runner = Runner(jobs.acting_as("runner"), words, limits, asked, receiver)
         why = runner.serve(lambda: record(jobs.service.root, jobs.now()))
         output.result({"ended": why}, lambda: f"ended: {why}")
 
@@ -171,6 +173,7 @@ def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, flo
         # Anyone who starts the runner is whom its sessions are told by.
         program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
         bounds = [f"{name}={value}" for name, value in limits.items()]
+        bounds += [f"--notify={given.notify}"] if given.notify is not None else []
         line = [*program, "runner", "serve", *bounds, "--", *program, "run", *given.words()]
         url = settings_of(context).database_url
         place = {"WFCTL_DATABASE_URL": url} if url is not None else {}
@@ -247,11 +250,14 @@ def _attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
     from reconciler.files.freshness import look
+    from reconciler.loop.detached import forget_ended_runner
     from reconciler.loop.ending import Orders, interruptible, patience
     from reconciler.loop.run import run as drive
 
     with engine(context) as (jobs, output), interruptible() as asked:
         service = jobs.service
+        if CHILD not in os.environ:
+            forget_ended_runner(service.root)
         service.log.store.be_patient(patience(jobs, asked))
         with _notifying(jobs, given.notify) as told:
             agent, served = given.found_agent(), CHILD in os.environ
@@ -288,22 +294,26 @@ def _rehearse(context: typer.Context) -> None:
         workflow.output.result(data, lambda: text, state=state, seen=seen)
 
 
-@contextmanager
-def _notifying(jobs: Jobs, receiver: str | None) -> Iterator[Jobs]:
-    """Yield jobs that tell the receiver, if there is one, of what they record and wait for.
+def _receiver_of_notices(jobs: Jobs, named: str | None) -> str | None:
+    """Return who is told; a receiver that only config.toml names needs a person's agreement."""
+    if named is not None:
+        return named
+    receiver = read_config(jobs.service.root).notify
+    if receiver is None or is_notice_trusted(receiver, jobs.root):
+        return receiver
+    jobs.say(
+        f"config.toml names {receiver!r} to be told, and nobody of this login agreed to "
+        "it: it may have come with a copy. `wfctl db trust` agrees to it; nobody is told "
+        "until then.",
+        level="warning",
+    )
+    return None
 
-    One that only config.toml names needs a person's agreement.
-    """
-    if receiver is None:
-        receiver = read_config(jobs.service.root).notify
-        if receiver is not None and not is_notice_trusted(receiver, jobs.root):
-            jobs.say(
-                f"config.toml names {receiver!r} to be told, and nobody of this login agreed to "
-                "it: it may have come with a copy. `wfctl db trust` agrees to it; nobody is told "
-                "until then.",
-                level="warning",
-            )
-            receiver = None
+
+@contextmanager
+def _notifying(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
+    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
+    receiver = _receiver_of_notices(jobs, named)
     if not receiver:
         yield jobs
         return
@@ -317,7 +327,9 @@ def _notifying(jobs: Jobs, receiver: str | None) -> Iterator[Jobs]:
         jobs.say(text, level="warning")
 
     service = jobs.service
-    with Notifier(receiver, service.log, service.root.folder, hide, warn) as notifier:
+    tells_end = CHILD not in os.environ
+    folder = service.root.folder
+    with Notifier(receiver, service.log, folder, hide, warn, tells_end=tells_end) as notifier:
 
         def tell(outcome: Outcome) -> None:
             jobs.tell(outcome)

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from cli.commands.machine.reads import MachineFollower
     from projections.screens.watch_view import View
     from projections.words.rounds import LoopTold
+    from reconciler.loop.detached import Detached
     from service.reading.moment import Moment
+    from service.root.root import Root
 
 
 #: Stages that are listed one by one; of more than these only so many that want a look.
@@ -80,7 +82,9 @@ def status(context: typer.Context, view: AsOf = None) -> None:
         state, seen = found.state, found.seen
         workflow.output.result(
             found.data,
-            lambda: _text(state, found.notices, workflow.output, found.tasks, seen),
+            lambda: _with_runner(
+                _text(state, found.notices, workflow.output, found.tasks, seen), found.data
+            ),
             state=state,
             seen=seen,
         )
@@ -115,6 +119,7 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
     journal = journal_of(workflow.root)
     original = original_of(workflow.root)
     marks = [str(one) for one in seen.log] if seen is not None else []
+    runner = _last_runner(workflow.root) if is_now else None
     notices = [*marks, *([f"this root is a copy of {original}"] if original else [])]
     notices += files + doubts + stream_log.told(state)
     notices += [str(one) for one in stands if not one.person and str(one) not in marks]
@@ -140,8 +145,18 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
         "mandates": [one.to_dict() for one in standings(state)],
         "rounds": [one.to_dict() for one in _loops(state)],
         "journal": journal._asdict() if journal else None,
+        **({"runner": {**runner.to_dict(), "text": str(runner)}} if runner is not None else {}),
     }
     return StatusAnswer(data, notices, state, told, seen)
+
+
+def _last_runner(root: Root) -> Detached | None:
+    """Return the autonomous runner that was started last, None if an attended loop followed it."""
+    if not root.runner_record.exists():
+        return None
+    from reconciler.loop.detached import last_runner  # only where a runner was
+
+    return last_runner(root)
 
 
 def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
@@ -203,6 +218,12 @@ def _text(
     lines += _few((f"warning: {notice}" for notice in notices), 4)
     lines += _few((f"next: {action}" for action in output.next_actions(state, seen)), 4)
     return "\n".join(lines)
+
+
+def _with_runner(text: str, data: dict[str, Any]) -> str:
+    """Put what became of the autonomous runner before the rest: who looks in the morning asks."""
+    runner = data.get("runner")
+    return text if runner is None else f"{clipped(runner['text'], _WIDE)}\n{text}"
 
 
 def _loops(state: Workflow) -> list[LoopTold]:

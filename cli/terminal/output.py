@@ -149,6 +149,11 @@ class Output:
         path = self._root.path
         found = surroundings(self._root, state, self._log, seen)
         found = replace(found, lacking={**unfit(path, state), **found.lacking})
+        if self._root.runner_record.exists():
+            from reconciler.loop.detached import RUN_AUTONOMOUSLY, last_runner
+
+            if (runner := last_runner(self._root)) is not None and runner.was_killed:
+                found = replace(found, drive_again=RUN_AUTONOMOUSLY)
         if seen is not None or not (due := built_on(state)):
             return found
         from reconciler.files.freshness import deviations

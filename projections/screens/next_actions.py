@@ -51,10 +51,12 @@ class Surroundings:
     workflow. ``scripts`` are pinned files that are others now. ``session`` says why the last
     session could not begin. ``beneath`` are results that differ, of stages that others build on
     now; ``seen`` is what a look at all files found, None if nobody looked; ``now`` is the time, as
-    far as it is known (UTC, ISO 8601).
+    far as it is known (UTC, ISO 8601). ``drive_again`` is the command that replaces a loop which
+    was killed, None if no loop was.
     """
 
     driven: bool = False
+    drive_again: str | None = None
     paused: bool = False
     lacking: Mapping[str, str] = field(default_factory=dict)
     edited: Mapping[str | None, Sequence[str]] | None = None
@@ -229,6 +231,7 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     found = [*_decisions(state, waits(state, around.seen))]
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed; this is it")]
+    found += _drive_again(state, around)
     found += _under_way(state)
     found += _of_loops(state, around)
     barred = around.seen.verdicts if around.seen else {}
@@ -278,6 +281,18 @@ def _rerun(state: Workflow, stale: list[Item]) -> Iterator[NextAction]:
     if named:
         command = f"wfctl rerun {' '.join(one.subject for one in named)}"
         yield NextAction(command, "; ".join(map(str, named)), person=True)
+
+
+def _drive_again(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
+    """Replace a loop that was killed, if there is something that a loop can do."""
+    stages = state.stages.values()
+    if around.drive_again is None or around.driven or around.paused:
+        return
+    if session_bar(state, around) is not None:
+        return
+    if any(stage.open_attempt is not None or is_due(state, stage) for stage in stages):
+        why = "the loop that drove this workflow was killed, and nobody drives it now"
+        yield NextAction(around.drive_again, why)
 
 
 def _under_way(state: Workflow) -> Iterator[NextAction]:

@@ -14,16 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
+from projections.words.text import utc_seconds
 from reconciler.context import Jobs
 from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
 from reconciler.host import processes
@@ -31,15 +31,18 @@ from reconciler.host.processes import Process
 from reconciler.host.program import is_held
 from reconciler.loop.agent import ended_by_itself, record_of, waited
 from reconciler.loop.ending import Interruption
+from reconciler.loop.runner_notices import RunnerNotices
 from service.errors import RootBusy
 from service.files.surroundings import PAUSE
-from service.root.disk import locked
+from service.root.disk import locked, write_whole
 from service.root.root import Root
+from wording import Coded
 
 LOCK = "runner.lock"
 #: Seconds that the runner has to take its lock, and to end once it is asked to.
 _WITHIN = 30.0
-RECORD = "runner.json"
+#: The command that starts the runner.
+RUN_AUTONOMOUSLY = "wfctl run --autonomous"
 #: What it says where it has no terminal.
 OUTPUT = "runner.log"
 
@@ -54,22 +57,41 @@ _BOOTSTRAP = (
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A runner: its process, and its tmux session where it has one."""
+    """A runner: its process, its tmux session where it has one, and its end.
+
+    ``ended_at`` and ``why`` are None while it works, and also if it was killed.
+    """
 
     pid: int
     ticks: int
     boot_id: str
     session: str | None
     started_at: str
+    ended_at: str | None = None
+    why: str | None = None
 
     @property
     def process(self) -> Process:
         """The process, told from any other of its id."""
         return Process(self.pid, self.ticks, self.boot_id)
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether its process is gone and did not write down why it ended."""
+        return self.ended_at is None and not self.process.is_alive()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
         return asdict(self)
+
+    def __str__(self) -> str:
+        """Return in a sentence what became of the runner."""
+        begun = f"the autonomous runner that was started {utc_seconds(self.started_at)}"
+        if self.ended_at is not None:
+            return f"{begun} ended {utc_seconds(self.ended_at)}: {self.why}"
+        if self.was_killed:
+            return f"{begun} was killed: no new session begins"
+        return f"{begun} drives this workflow"
 
 
 def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
@@ -80,7 +102,7 @@ def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
     root = jobs.service.root
     if is_held(root.folder / LOCK):
         raise AlreadyAutonomous(root.folder / LOCK)
-    (root.folder / RECORD).unlink(missing_ok=True)
+    (root.runner_record).unlink(missing_ok=True)
     session = _in_tmux(jobs, words, environ)
     if session is None:
         with (root.folder / OUTPUT).open("ab") as output:
@@ -94,8 +116,8 @@ def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
                 stderr=output,
                 check=True,
             )
-    # One that is through in no time was seen all the same.
-    found = waited(lambda: recorded(root), _WITHIN)
+    # A runner that has ended already was started all the same.
+    found = waited(lambda: last_runner(root), _WITHIN)
     if found is None:
         where = f"tmux session {session}" if session else str(root.folder / OUTPUT)
         raise RunnerFailed(where, _WITHIN)
@@ -148,13 +170,34 @@ def record(root: Root, now: str) -> None:
     if found is not None:
         session = os.environ.get("WFCTL_RUNNER_SESSION")
         entry = Detached(**found.to_dict(), session=session, started_at=now)
-        (root.folder / RECORD).write_text(json.dumps(entry.to_dict()))
+        (root.runner_record).write_text(json.dumps(entry.to_dict()))
 
 
 def recorded(root: Root) -> Detached | None:
     """Return the runner that is at work, if one is."""
-    found = record_of(Detached, root.folder / RECORD)
+    found = last_runner(root)
     return found if found is not None and found.process.is_alive() else None
+
+
+def last_runner(root: Root) -> Detached | None:
+    """Return the runner that was started last, at work or not; None once a session followed it."""
+    return record_of(Detached, root.runner_record)
+
+
+def forget_ended_runner(root: Root) -> None:
+    """Remove the record of a runner that is no longer at work: somebody drives the workflow."""
+    found = last_runner(root)
+    if found is not None and not found.process.is_alive():
+        (root.runner_record).unlink(missing_ok=True)
+
+
+def _record_end(root: Root, now: str, why: str) -> None:
+    """Write down why the runner ended; without space the last notice still tells it."""
+    found = last_runner(root)
+    if found is not None and found.pid == os.getpid():
+        entry = replace(found, ended_at=now, why=why)
+        with suppress(OSError):
+            write_whole(root.runner_record, json.dumps(entry.to_dict()).encode())
 
 
 def stop(root: Root, within: float = 2 * _WITHIN) -> Detached:
@@ -177,8 +220,26 @@ _CHILD = "WFCTL_RUNNER"
 #: Seconds that a look at the lock may hold it, and that a session has to end when it must.
 _LOOK = 2.0
 _GRACE = 60.0
+#: The exit code of a session that could not be started.
+_BROKEN = 5
 #: Exit codes that no further session changes.
 _HOPELESS = frozenset({2, 3, 5, 6})
+#: Errors whose cause passes without a change of the workflow: a full disk, a locked log, a server
+#: that is away, a root that is not mounted.
+_PASSING = frozenset(
+    {
+        "store_busy",
+        "store_unwritable",
+        "store_unreachable",
+        "database_missing",
+        "no_workflow",
+        "root_busy",
+        "os_error",
+    }
+)
+#: Seconds after which the runner no longer waits for such a cause, and the longest pause between
+#: two tries.
+_PATIENT, _LONGEST_PAUSE = 86_400.0, 300.0
 #: Characters of what a session says of its failure.
 _WORDS = 1_000
 
@@ -203,6 +264,7 @@ class LoopSession:
     """How one session went: its exit code, the seconds it took, and what it printed.
 
     ``reason`` is its exit reason, ``code`` and ``message`` are those of its error, if any.
+    ``has_progress`` tells whether it completed a stage.
     """
 
     exit_code: int
@@ -210,6 +272,7 @@ class LoopSession:
     reason: str | None = None
     code: str | None = None
     message: str | None = None
+    has_progress: bool = False
 
     @property
     def failure(self) -> str:
@@ -228,6 +291,26 @@ class LoopSession:
         return None
 
 
+class PassingCause:
+    """Why no session can begin at present, and since when."""
+
+    def __init__(self, notices: RunnerNotices | None) -> None:
+        self._notices = notices
+        self._began = time.monotonic()
+        self._tries = 0
+
+    def may_wait(self, failed: LoopSession) -> bool:
+        """Say whether to wait longer; the first time, the receiver of notices is told."""
+        if self._tries == 0 and self._notices is not None:
+            self._notices.tell_waiting(failed.failure.strip(" :"))
+        self._tries += 1
+        return time.monotonic() - self._began < _PATIENT
+
+    def pause(self, between: float) -> float:
+        """Return the seconds to the next try, which grow."""
+        return float(min(_LONGEST_PAUSE, max(between, 1.0) * 2 ** min(self._tries, 10) / 2))
+
+
 @dataclass(frozen=True, slots=True)
 class Runner:
     """Starts loops until there is no more to do. It alone holds the lock for as long as it lives.
@@ -239,6 +322,8 @@ class Runner:
     words: list[str]
     limits: Limits
     asked: Interruption
+    #: The program or address that is told what becomes of the runner.
+    receiver: str | None = None
 
     def serve(self, begun: Callable[[], None]) -> str:
         """Run sessions; return why it ended. ``begun`` is called once the lock is held.
@@ -249,38 +334,65 @@ class Runner:
         try:
             with locked(lock, timeout=_LOOK):
                 begun()
-                why = self._sessions()
-                self.jobs.record(p.NoteLogged(text=f"Autonomous runner ended: {why}"))
-                return why
+                return self._work()
         except RootBusy as busy:
             raise AlreadyAutonomous(lock) from busy
 
-    def _sessions(self) -> str:
+    def _work(self) -> str:
+        notices = self._notices()
+        why = self._sessions(notices)
+        # The notice comes first: the log may be held, and is waited for.
+        if notices is not None:
+            notices.tell_end(why)
+        _record_end(self.jobs.service.root, self.jobs.now(), why)
+        with suppress(Coded, OSError):
+            self.jobs.record(p.NoteLogged(text=f"Autonomous runner ended: {why}"))
+        return why
+
+    def _notices(self) -> RunnerNotices | None:
+        if not self.receiver:
+            return None
+        state = self.jobs.service.state()
+        return RunnerNotices(self.receiver, state.id, self.jobs.root, os.getpid())
+
+    def _sessions(self, notices: RunnerNotices | None) -> str:
         rapid = number = 0
+        passing = PassingCause(notices)
         while number < self.limits.sessions:
             self._pause((self.jobs.root / PAUSE).exists)
             if self.asked.signal is not None:
                 return "somebody asked it to stop"
-            before = self._completed()
-            if before is None:
-                return "the workflow's state cannot be read"
-            done = self._session()
+            done = self._try_session()
             if done.code == AlreadyDriven.code:
                 self._let_other_end()
                 continue
+            if done.code in _PASSING and passing.may_wait(done):
+                self._pause(lambda: True, passing.pause(self.limits.between))
+                continue
             if (last := done.is_last()) is not None:
                 return last
+            passing = PassingCause(notices)
             number += 1
             # One that used up its time has waited.
             rapid_below = min(self.limits.rapid_seconds, self.limits.seconds)
             idle = done.seconds < rapid_below and done.reason != "budget_exhausted"
-            futile = idle and self._completed() == before
-            rapid = rapid + 1 if futile else 0
+            rapid = rapid + 1 if idle and not done.has_progress else 0
             if rapid >= self.limits.rapid:
                 return f"{rapid} sessions in a row that did nothing{done.failure}"
             if number < self.limits.sessions:
                 self._pause(lambda: True, self.limits.between)
         return f"{number} sessions, the most there may be"
+
+    def _try_session(self) -> LoopSession:
+        """Run a session. What keeps it from its start is the error of that session."""
+        try:
+            before = self._completed()
+            done = self._session()
+            return replace(done, has_progress=self._completed() != before)
+        except Coded as error:
+            return LoopSession(_BROKEN, 0.0, code=error.code, message=error.message)
+        except OSError as error:
+            return LoopSession(_BROKEN, 0.0, code="os_error", message=str(error))
 
     def _let_other_end(self) -> None:
         """Wait for the end of another loop: a person's, or that of a runner that was killed."""
@@ -290,13 +402,9 @@ class Runner:
         self._pause(lambda: True, 1.0)
         self._pause(lambda: self.jobs.is_driven() is True)
 
-    def _completed(self) -> int | None:
-        """Return how many stages are completed, None if the state cannot be read."""
-        try:
-            stages = self.jobs.service.state().stages.values()
-        except LifecycleError as error:
-            self.jobs.say(f"runner: {error.message}")
-            return None
+    def _completed(self) -> int:
+        """Return how many stages are completed."""
+        stages = self.jobs.service.state().stages.values()
         return sum(stage.status is Status.COMPLETED for stage in stages)
 
     def _session(self) -> LoopSession:
@@ -332,7 +440,7 @@ class Runner:
         waited(lambda: not holds() or self.asked.signal is not None, within)
 
 
-def _told(printed: str) -> dict[str, str]:
+def _told(printed: str) -> dict[str, Any]:
     """Return the exit reason or the error that a loop printed; empty if it printed none."""
     with suppress(ValueError, KeyError, TypeError):
         envelope: Mapping[str, Any] = json.loads(printed)

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import json
 import queue
-import shlex
-import subprocess
 import threading
-import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -24,15 +20,14 @@ from eventstore.private import read_regular
 from lifecycle.state.workflow import Workflow
 from projections.files.progress_log import message
 from projections.words.account import waits
+from reconciler.loop.receiver import hand_over
 from service.reading.log import WorkflowLog
 from service.root.disk import write_whole
 
 Notice = dict[str, Any]
-#: Seconds for one receiver to take one notice, tries for it, and seconds in which the last are
-#: handed over when the loop has ended.
-_PATIENCE, _TRIES, _LAST = 10.0, 3, 15.0
+#: Seconds in which the last notices are handed over when the loop has ended.
+_LAST = 15.0
 _KEPT = "notified.json"
-_WEB = ("http://", "https://")
 
 
 #: What is told of which event, with the commands that lead on; names in braces are its data.
@@ -83,13 +78,17 @@ class Notifier:
         folder: Path,
         hide: Callable[[Notice], Notice],
         say: Callable[[str], None],
+        *,
+        tells_end: bool = True,
     ) -> None:
+        """``tells_end`` is False where the runner tells the end of all sessions itself."""
         self._receiver = receiver
         self._log = log
         self._kept = folder / _KEPT
         self._root = folder.parent
         self._hide = hide
         self._say = say
+        self._untold = frozenset() if tells_end else frozenset({"session.ended"})
         self._queue: queue.Queue[Notice | None] = queue.Queue()
         self._seen = self._told_before()
         self._state: Workflow | None = None
@@ -114,6 +113,8 @@ class Notifier:
             return
         for event, state in self._log.steps(self._seen, self._state):
             self._seen, self._state = event.version, state
+            if event.type in self._untold:
+                continue
             found = _notice_of(event, state, self._root)
             if found is not None:
                 self._queue.put(self._hide(found))
@@ -130,7 +131,7 @@ class Notifier:
 
     def _work(self) -> None:
         while (notice := self._queue.get()) is not None:
-            error = _handed_over(self._receiver, notice, self._root)
+            error = hand_over(self._receiver, notice, self._root)
             if error is not None:
                 self._say(f"nobody took the notice of version {notice['version']}: {error}")
             self._keep(notice["version"])
@@ -140,36 +141,3 @@ class Notifier:
             write_whole(self._kept, json.dumps({"format": 1, "version": version}).encode())
         except OSError as error:
             self._say(f"{self._kept} was not written ({error}); a notice may be given twice")
-
-
-def _handed_over(receiver: str, notice: Notice, root: Path) -> str | None:
-    """Give a notice to its receiver; return why it was not taken."""
-    body = json.dumps(notice, ensure_ascii=False).encode()
-    error: str | None = None
-    for number in range(_TRIES):
-        try:
-            _give(receiver, body, root)
-        except (OSError, ValueError, subprocess.SubprocessError) as failed:
-            error = str(failed)
-            time.sleep(0.2 * 2**number)
-        else:
-            return None
-    return error
-
-
-def _give(receiver: str, body: bytes, root: Path) -> None:
-    if receiver.startswith(_WEB):
-        headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "wfctl"}
-        request = urllib.request.Request(receiver, body, headers)
-        urllib.request.urlopen(request, timeout=_PATIENCE).close()
-        return
-    # A program gets it on its stdin; no shell reads the line.
-    subprocess.run(
-        shlex.split(receiver),
-        input=body,
-        cwd=root,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=_PATIENCE,
-        check=True,
-    )

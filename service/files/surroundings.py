@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import Surroundings, is_due
+from projections.screens.next_actions import GO_ON, Surroundings, is_due
 from service.consent.scripts import INIT, others
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
@@ -40,8 +40,11 @@ def surroundings(
     due = [stage for stage in state.stages.values() if is_due(state, stage)]
     lacking = ((stage.id, next(_missing(root.path, state, stage), None)) for stage in due)
     silent = [stage.id for stage in due if not stage.parameters.get("command")]
+    driven = any(_is_held(root.folder / lock) for lock in _LOCKS)
+    was_killed = state.session.is_open and state.session.driven and not driven
     return Surroundings(
-        driven=any(_is_held(root.folder / lock) for lock in _LOCKS),
+        driven=driven,
+        drive_again=GO_ON if was_killed else None,
         paused=(root.path / PAUSE).exists(),
         lacking={id_: found for id_, found in lacking if found is not None},
         edited=edits(root, state, log, seen) if log is not None else None,

@@ -193,6 +193,11 @@ class Root:
         return self.folder / "config.toml"
 
     @property
+    def runner_record(self) -> Path:
+        """What the autonomous runner wrote down of itself."""
+        return self.folder / "runner.json"
+
+    @property
     def sync_file(self) -> Path:
         """``sync.json``: the last version and digest of each file written."""
         return self.folder / "sync.json"

@@ -1,0 +1,137 @@
+"""The end of a night reaches somebody: by a notice that survives the runner, and by `status`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.loop.detached import recorded
+from service.root.root import Root
+from tests.cli.support import Place
+from tests.crash.support import until
+from tests.sessions.support import answer, events, stage, started, workflow
+from tests.sessions.test_runner import BRISK, GO, own_tmux  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+
+
+def receiver(folder: Path) -> str:
+    """Write a program that appends each notice to a file, and return its path."""
+    program = folder / "receiver.sh"
+    program.write_text(f"#!/bin/sh\ncat >> {folder}/told; echo >> {folder}/told\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def notices(folder: Path) -> list[dict[str, Any]]:
+    """Return what the receiver got, the oldest first."""
+    told = folder / "told"
+    return [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+
+
+def first_line(place: Place) -> str:
+    """Return the first line of `status`."""
+    return place.call("status").out.splitlines()[0]
+
+
+def next_commands(place: Place) -> list[str]:
+    """Return the commands that `status` names as next."""
+    return [one["command"] for one in place.json("status").envelope["next_actions"]]
+
+
+@pytest.mark.parametrize("survivor", ["tmux", "nothing"])
+def test_a_killed_runner_is_told_by_a_notice_and_by_status(tmp_path: Path, survivor: str) -> None:
+    """The notice comes from a process that the end of the runner's terminal does not reach."""
+    place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
+    place.done("run", "--autonomous", "--notify", receiver(tmp_path), *BRISK)
+    until(lambda: events(place, "stage.launched"))
+    assert "drives this workflow" in first_line(place)
+    runner = recorded(Root(place.path))
+    assert runner is not None
+    if survivor == "nothing":
+        subprocess.run(["tmux", "kill-server"], check=True)
+        subprocess.run(["pkill", "-KILL", "-f", f"--root {place.path} "], check=False)
+    else:
+        os.kill(runner.pid, signal.SIGKILL)
+        subprocess.run(["pkill", "-KILL", "-f", f"--root {place.path} .* run"], check=False)
+    until(lambda: [one["kind"] for one in notices(tmp_path)] == ["end"])
+    [told] = notices(tmp_path)
+    assert told["last"] is True
+    until(lambda: recorded(Root(place.path)) is None)
+    if "killed" in told["text"]:
+        assert first_line(place).endswith("was killed: no new session begins")
+        until(lambda: next_commands(place)[0] == "wfctl run --autonomous")
+    (place.path / "go").touch()
+    assert place.done("run")["exit_reason"] == "completed"
+    assert first_line(place).startswith("w-2026-05-04"), "an attended loop followed the runner"
+
+
+def test_only_the_last_notice_of_a_night_is_the_end(tmp_path: Path) -> None:
+    """Given a night of several sessions, then the end of each one but the last is not told."""
+    place = workflow(
+        tmp_path, stage(1), stage(2, after=[1]), stage(3, "false", after=[2]), session_budget=2
+    )
+    place.done("run", "--autonomous", "--notify", receiver(tmp_path), *BRISK)
+    until(lambda: [one for one in notices(tmp_path) if one.get("last")], 120)
+    assert len(events(place, "session.ended")) > 1
+    assert [one["kind"] for one in notices(tmp_path)] == ["failure", "end"]
+    assert "ended: blocked; this is its last notice" in notices(tmp_path)[-1]["text"]
+    assert first_line(place).endswith(": blocked")
+
+
+def serve(place: Place, folder: Path, script: str) -> subprocess.Popen[str]:
+    """Start a runner whose loop is a script; it knows the number of its call as $CALL."""
+    loop = folder / "loop.sh"
+    count = f"echo >> {folder}/calls; CALL=$(wc -l < {folder}/calls)"
+    loop.write_text(f"#!/bin/bash\n{count}\n{script}\n")
+    loop.chmod(0o755)
+    options = ("--between", "0.1", "--notify", receiver(folder))
+    return started(place, "runner", "serve", *options, "--", str(loop))
+
+
+COMPLETED = """echo '{"data": {"exit_reason": "completed"}}'"""
+
+
+def test_a_cause_that_passes_is_waited_for_and_told_once(tmp_path: Path) -> None:
+    """Given a disk that is full for three sessions, then the fourth one goes on."""
+    place = workflow(tmp_path, stage(1))
+    full = '{"error": {"code": "store_unwritable", "message": "no space left"}}'
+    script = f"[ $CALL -gt 3 ] || {{ echo '{full}'; exit 5; }}\n{COMPLETED}"
+    runner = serve(place, tmp_path, script)
+    assert answer(runner)["ended"] == "completed"
+    until(lambda: len(notices(tmp_path)) == 2)
+    assert [one["kind"] for one in notices(tmp_path)] == ["failure", "end"]
+    assert "waits: (exit 5): no space left" in notices(tmp_path)[0]["text"]
+
+
+def test_a_root_that_is_away_for_a_while_ends_no_night(tmp_path: Path) -> None:
+    """Given a root that is not there between two sessions, then the runner waits for it."""
+    place = workflow(tmp_path, stage(1))
+    away = f"mv {place.path} {tmp_path}/away; (sleep 2; mv {tmp_path}/away {place.path}) &"
+    script = f"[ $CALL -gt 1 ] || {{ {away} exit 1; }}\n{COMPLETED}"
+    runner = serve(place, tmp_path, script)
+    assert answer(runner)["ended"] == "completed"
+    until(lambda: [one["kind"] for one in notices(tmp_path)] == ["failure", "end"])
+
+
+def test_a_locked_log_keeps_no_runner_from_its_last_notice(tmp_path: Path) -> None:
+    """Given a log that another program holds when the runner ends, then the notice arrives."""
+    place = workflow(tmp_path, stage(1))
+    database = place.path / ".wfctl" / "events.db"
+    hold = f"import sqlite3, time; sqlite3.connect('{database}').execute('BEGIN EXCLUSIVE'); "
+    script = (
+        f'{sys.executable} -c "{hold} time.sleep(600)" & echo $! > {tmp_path}/holds; sleep 1\n'
+        """echo '{"data": {"exit_reason": "blocked"}}'"""
+    )
+    runner = serve(place, tmp_path, script)
+    until(lambda: [one["kind"] for one in notices(tmp_path)] == ["end"], 60)
+    assert runner.poll() is None, "the runner waits for the log"
+    os.kill(int((tmp_path / "holds").read_text()), signal.SIGKILL)
+    assert answer(runner)["ended"] == "blocked"
