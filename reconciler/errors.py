@@ -19,7 +19,7 @@ Refused, by the rules of the job side
 NeedsConsent, of the rules
 ├── SubmissionDrift, SubmissionChanged (submission/agreed.py)
 ├── ScriptsChanged, VerdictChanged (files/described.py)
-└── ChangedResult, StaleStages (files/freshness.py)
+└── ChangedResult, InputsChanged, StaleStages (files/freshness.py)
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.
 """

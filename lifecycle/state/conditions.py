@@ -152,6 +152,8 @@ def is_judged_alone(state: Workflow, stage: Stage) -> bool:
 _REASON = 300
 #: Verdicts that no further look changes: somebody finds out how the attempt ended, and says so.
 _FOR_SOMEBODY = frozenset({"ELSEWHERE", "FORGOTTEN", "UNREADABLE", "UNSEEN", "UNTOLD"})
+#: The verdict on an attempt whose next step was refused; its reason says what to do.
+_HINDERED = "HINDERED"
 #: The row of the verdict on an attempt of somebody else's launch that left nothing to look at.
 _OF_SOMEBODY_ELSE = 25
 
@@ -302,6 +304,8 @@ def _under_way(stage: Stage) -> Hindrance | None:
     attempt = stage.open_attempt
     if attempt is None or attempt.action != "unknown":
         return None
+    if attempt.verdict == _HINDERED:
+        return _by(stage, f"{attempt.id} does not go on: {attempt.reason}", "wfctl reconcile")
     why = f"nothing is known of {attempt.id} ({attempt.reason})"
     if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
         return _by(stage, why, "wfctl reconcile")

@@ -26,7 +26,7 @@ from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
 from reconciler.files import clearing
 from reconciler.files.clearing import keep
 from reconciler.files.described import check_pinned, submission_of, submitted, used_by
-from reconciler.files.freshness import check_results
+from reconciler.files.freshness import check_inputs_unchanged, check_results
 from reconciler.host import processes
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
@@ -111,9 +111,8 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
         return at_work
     asked = _asked_for(jobs, state, stage, mode, diagnostic)
     jobs.service.rehearse(asked)
-    check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
-    check_strangers(jobs, state, stage)
+    check_start(jobs, state, stage)
     if is_sweep(stage.parameters):
         from reconciler.sweep.judging import close, unclosed  # only if a stage has tasks
 
@@ -135,6 +134,18 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     check_recorded(recorded)
     launch(jobs, stage, recorded, mode)
     return outcome
+
+
+def check_start(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> None:
+    """Raise the reason why no job of the stage may start now; write nothing.
+
+    ``again``: the job takes the place of the newest attempt, and reads the files that this
+    attempt read. Raises `ChangedResult`, `InputsChanged`, `StrangerAtWork`.
+    """
+    check_results(jobs.root, state, stage)
+    if again:
+        check_inputs_unchanged(jobs.root, stage)
+    check_strangers(jobs, state, stage)
 
 
 def make_room(jobs: Jobs, state: Workflow, stage: Stage) -> bool:

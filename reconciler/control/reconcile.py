@@ -11,14 +11,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lifecycle.errors import LifecycleError
+from lifecycle.errors import LifecycleError, NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs, Mode
-from reconciler.control.dispatch import attach, dispatch, launch, launched, next_attempt, prepare
+from reconciler.control.dispatch import (
+    attach,
+    check_start,
+    dispatch,
+    launch,
+    launched,
+    next_attempt,
+    prepare,
+)
 from reconciler.control.stopping import diagnosis, stop, stop_all
 from reconciler.control.strangers import (
     AttemptFinding,
@@ -143,15 +151,30 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
                 state = jobs.record(close(state, stage, attempt)).state
                 stage = state.stage(stage.id)
                 now = look(jobs, state, stage, again=now.evidence.looked_twice)
+            now = _held_back(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
             return _hindered(jobs, now, error)
         return now
 
 
-def _hindered(jobs: Jobs, now: AttemptFinding, error: ReconcilerError | OSError) -> AttemptFinding:
+def _held_back(jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding) -> AttemptFinding:
+    """Return the finding; if it starts a job that may not start, one that waits with the reason."""
+    action = now.verdict.action
+    if action is not Action.LAUNCH and not (action is Action.LOST and can_recover(stage)):
+        return now
+    try:
+        check_start(jobs, state, stage, again=True)
+    except (Refused, NeedsConsent) as error:
+        return _hindered(jobs, now, error)
+    return now
+
+
+def _hindered(
+    jobs: Jobs, now: AttemptFinding, error: ReconcilerError | LifecycleError | OSError
+) -> AttemptFinding:
     """Tell of a stage for which nothing could be done; every other stage goes on."""
-    said = error.message if isinstance(error, ReconcilerError) else str(error)
+    said = str(error) if isinstance(error, OSError) else error.message
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
     found = Verdict(2, Name.HINDERED, Action.UNKNOWN, said)

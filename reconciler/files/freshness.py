@@ -8,7 +8,7 @@ its change time tells, which nobody sets by hand.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from projections.words.came_about import is_taken_over, without_record
 from projections.words.text import epoch
 from reconciler.attempt.paths import PREPARED
 from reconciler.errors import ReconcilerError
+from wording import Worded
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -53,6 +54,20 @@ class ChangedResult(NeedsConsent):
             stage=stage,
             changed=[one.to_dict() for one in found],
         )
+
+
+class InputsChanged(Worded, NeedsConsent):
+    """An attempt that ended without a result would be replaced by one that reads other files."""
+
+    code = "inputs_changed"
+    text = (
+        "{stage}: {files:, } changed since {attempt} started, so {attempt} is not started again. "
+        "Put the files back as they were, then `wfctl run`. To compute from the files as they are "
+        "now: `wfctl stage fail {stage} --error TEXT`, then `wfctl stage retry {stage} --fix TEXT`."
+    )
+    stage: str
+    attempt: str
+    files: Sequence[str]
 
 
 class StaleStages(NeedsConsent):
@@ -182,6 +197,20 @@ def check_results(root: Path, state: Workflow, stage: Stage) -> None:
         found = [one for one in changed_results(root, upstream) if one.kind != "touched"]
         if found:
             raise ChangedResult(stage.id, found)
+
+
+def check_inputs_unchanged(root: Path, stage: Stage) -> None:
+    """Raise `InputsChanged` if a file that the newest attempt read differs from its record.
+
+    The file that names the points of a map is not compared: the tasks are not computed from it.
+    """
+    newest = stage.attempts[-1]
+    points = (stage.parameters.get(MAP) or {}).get("file")
+    read = [one for one in newest.inputs if one["path"] != points]
+    started = epoch(newest.started_at) or 0.0
+    suspects = _suspects(root, read, started - _MARGIN, False)
+    if changed := [one["path"] for one in suspects if _kind(root, one, True) is not None]:
+        raise InputsChanged(stage.id, newest.id, changed)
 
 
 def _suspects(

@@ -15,7 +15,7 @@ from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from reconciler.control import dispatch
-from reconciler.files import described
+from reconciler.files import described, freshness
 from reconciler.sweep import map_points as sweeps
 from service import errors as use
 from service.machines import errors as use_machines
@@ -72,6 +72,7 @@ CHOSEN: dict[type[Exception], int] = {
     described.ScriptsChanged: NEEDS_PERSON,
     described.VerdictChanged: NEEDS_PERSON,
     described.TooMuchBeside: REFUSED,
+    freshness.InputsChanged: NEEDS_PERSON,
     dispatch.NoDiagnosticRun: REFUSED,
     sweeps.ChangedMap: REFUSED,
     sweeps.UnfitMap: REFUSED,

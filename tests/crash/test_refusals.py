@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.crash.support import Workflow, stage
+from tests.crash.support import Workflow, stage, until
+from tests.crash.victims import Victim, strike
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +111,66 @@ def test_all_that_is_sent_is_recorded_as_it_was(workflow: Workflow) -> None:
     assert recorded == {
         f"stage-1/{name}": sha256(name.encode()).hexdigest() for name in ("a.dat", "b.dat")
     }
+
+
+def lost(workflow: Workflow, id_: str) -> None:
+    """Dispatch a stage whose command waits for the file ``go``, and kill all that runs of it."""
+    before = len(workflow.trace())
+    workflow.succeed("dispatch", id_)
+    until(lambda: len(workflow.trace()) > before)
+    strike(workflow, Victim.EVERYTHING)
+    (workflow.root / "go").touch()
+
+
+def check_not_replaced(workflow: Workflow, id_: str, *words: str) -> None:
+    """Check that no command replaces the lost attempt, and that each states the reason."""
+    ended = workflow.call("run")
+    printed = [ended.stdout, workflow.call("rehydrate").stdout, workflow.succeed("status")]
+    for text in printed:
+        assert all(word in text for word in words), text
+    assert ended.returncode != 0
+    assert workflow.stage(id_)["status"] == "running"
+    assert [one["data"]["verdict"] for one in workflow.events("attempt.observed")][-1] == "HINDERED"
+    recorded = workflow.committed("attempt.observed")
+    workflow.call("reconcile")
+    assert workflow.committed("attempt.observed") == recorded
+
+
+WAITS = "until [ -e ../../../../../../go ]; do sleep 0.02; done; "
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("read", ["in.txt", "stage-1/mesh.dat"])
+def test_a_lost_attempt_whose_input_changed_is_not_replaced(workflow: Workflow, read: str) -> None:
+    """It waits until the file is put back, or a person starts it again from the new one."""
+    (workflow.root / "stage-1").mkdir()
+    for name in ("in.txt", "stage-1/mesh.dat"):
+        (workflow.root / name).write_text("1\n")
+    command = f"{WAITS}cat ../in.txt mesh.dat > out.txt"
+    one = stage("stage-1", command, forward_files=["mesh.dat"])
+    workflow.init({**one, "inputs": ["in.txt"]})
+    lost(workflow, "stage-1")
+    (workflow.root / read).write_text("2\n")
+    check_not_replaced(
+        workflow, "stage-1", f"{read} changed since att-0001", "stage fail", "stage retry"
+    )
+    (workflow.root / read).write_text("1\n")
+    workflow.succeed("run")
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n1\n"
+    assert workflow.committed("attempt.started") == 2
+
+
+def test_a_lost_attempt_is_not_replaced_on_a_changed_result(workflow: Workflow) -> None:
+    """The result of the earlier stage is put back, and the next `run` goes on."""
+    workflow.init(
+        stage("stage-1", "echo 1 > out.txt", verify="true"),
+        stage("stage-2", f"{WAITS}cp ../stage-1/out.txt out.txt", after="stage-1"),
+    )
+    workflow.succeed("dispatch", "stage-1", "--sync")
+    workflow.succeed("stage", "complete", "stage-1")
+    lost(workflow, "stage-2")
+    (workflow.root / "stage-1/out.txt").write_text("9\n")
+    check_not_replaced(workflow, "stage-2", "stage-1/out.txt", "--adopt")
+    (workflow.root / "stage-1/out.txt").write_text("1\n")
+    workflow.succeed("run")
+    assert (workflow.root / "stage-2/out.txt").read_text() == "1\n"
