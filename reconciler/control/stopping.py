@@ -148,16 +148,25 @@ class Claims:
         return self._held(state, stage, "over", _ALIVE) if known else None
 
     def believe(self, id_: str) -> None:
-        """Take what tasks left as good if somebody says so and nothing else can."""
+        """Record tasks as done whose results only a person can judge, and print how many."""
         state = self.jobs.service.state()
         stage = state.stage(id_)
         if not is_sweep(stage.parameters) or stage.open_attempt is None:
             return
-        from reconciler.sweep.judging import close  # only if a stage has tasks
+        # only if a stage has tasks
+        from reconciler.sweep.judging import close, tasks_without_verdict
 
         with self.jobs.sole(id_):
-            if look(self.jobs, state, stage).verdict.name == Name.UNTOLD:
-                self.jobs.record(close(state, stage, newest_attempt(self.jobs, state, stage)))
+            if look(self.jobs, state, stage).verdict.name != Name.UNTOLD:
+                return
+            found = tasks_without_verdict(self.jobs.root, state, stage)
+            newest = newest_attempt(self.jobs, state, stage)
+            earlier = {one.id: one for one, _ in found.values() if one.id != newest.id}
+            for attempt in (*earlier.values(), newest):
+                observed = close(state, state.stage(id_), attempt, believed=True)
+                state = self.jobs.record(observed).state
+            tasks = "1 task" if len(found) == 1 else f"{len(found):,} tasks"
+            self.jobs.say(f"{id_}: {tasks} without a verdict recorded as done", stage=id_)
 
     def _held(
         self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]

@@ -25,6 +25,7 @@ from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.away import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
+from reconciler.sweep.judging import tasks_without_verdict
 from reconciler.sweep.map_points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
     JUDGE,
@@ -67,7 +68,7 @@ def assigned(
     basis = _basis(root, stage, given, inputs)
     known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
     what = sweep_of(stage.parameters)
-    todo = {task.point.key: task for task in _to_compute(state, stage, known, recovers)}
+    todo = {task.point.key: task for task in _to_compute(root, state, stage, known, recovers)}
     put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
     make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
     if file is not None:
@@ -107,19 +108,23 @@ def assigned(
 
 
 def _to_compute(
-    state: Workflow, stage: Stage, known: Sequence[Task], recovers: str | None
+    root: Path, state: Workflow, stage: Stage, known: Sequence[Task], recovers: str | None
 ) -> list[Task]:
     """Return the tasks that are not done.
 
     In the place of a lost attempt, and of rounds that are left as they are, without those that used
-    up their tries.
+    up their tries. Tasks that a person has to judge wait, and a lost attempt is replaced without
+    them.
     """
+    waiting = tasks_without_verdict(root, state, stage) if recovers is not None else {}
     name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
     number, points = state.loops[name].round.number if name else 0, [one.point for one in known]
     left = left_failed(state, stage, points, last, number)
     retries = sweep_of(stage.parameters).retries
 
     def stays(task: Task) -> bool:
+        if task.point.folder in waiting:
+            return True
         return (recovers is not None or task.point.key in left) and task.is_spent(retries)
 
     return [one for one in known if one.state != "done" and not stays(one)]

@@ -71,6 +71,26 @@ def _through(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[Through]
                 yield one, place
 
 
+def tasks_without_verdict(
+    root: Path, state: Workflow, stage: Stage
+) -> dict[str, tuple[AttemptPaths, Path]]:
+    """Return, by folder, the attempt and the place of each task that a person has to judge.
+
+    Only the newest attempt and the lost attempts that it replaces are read. The dictionary is
+    empty if the stage has a verification, which judges these tasks.
+    """
+    what = sweep_of(stage.parameters)
+    found, newer = dict[str, tuple[AttemptPaths, Path]](), set[str]()
+    for recorded in reversed(stage.attempts if what.verify is None else ()):
+        attempt = of_recorded(root, state.id, stage.id, recorded)
+        through = {folder: place for (_, folder, _), place in _through(attempt, what.outputs)}
+        found |= {name: (attempt, at) for name, at in through.items() if name not in newer}
+        if recorded.recovers is None:
+            break
+        newer |= {folder for _, folder, _ in listed(attempt)}
+    return found
+
+
 def _settle(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
     """End these tasks as their worker would have: verified, put in place and written down."""
     own = genuine.submission_of(attempt) or {}
@@ -119,19 +139,22 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     def with_(row: int, name: Name, action: Action, reason: str) -> Verdict:
         return replace(found, row=row, name=name, action=action, reason=reason)
 
-    what = sweep_of(stage.parameters)
-    alone = list(_through(attempt, what.outputs))
-    if alone and what.verify is None:
-        return with_(7, Name.UNTOLD, Action.UNKNOWN, _untold(len(alone), alone[0][1]))
-    known = {folder for (_, folder, _), _ in alone}
+    what, untold = sweep_of(stage.parameters), tasks_without_verdict(attempt.root, state, stage)
+    known = set[str]()
+    if what.verify is not None:
+        known = {folder for (_, folder, _), _ in _through(attempt, what.outputs)}
     tasks = [_closed(task, known) for task in tasks_of(attempt.root, state, stage)]
     done = sum(task.state == "done" for task in tasks)
-    spent = [task for task in tasks if task.is_spent(what.retries)]
-    left = len(tasks) - done - len(spent)
+    judged_ = [task for task in tasks if task.point.folder not in untold]
+    spent = [task for task in judged_ if task.is_spent(what.retries)]
+    left = sum(task.state != "done" for task in judged_) - len(spent)
     said = f"{done:,} of {len(tasks):,} tasks are done"
     if left:
         why_ = f"{said}, {left:,} are to be computed: {found.reason}"
         return with_(9, Name.TASKS_REMAIN, Action.LOST, why_)
+    if untold:
+        _, place = next(iter(untold.values()))
+        return with_(7, Name.UNTOLD, Action.UNKNOWN, f"{said}; {_untold(len(untold), place)}")
     if len(spent) <= what.tolerate * len(tasks):
         why_ = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
         return with_(7, Name.TASKS_DONE, Action.SUCCEEDED, why_)
@@ -246,15 +269,23 @@ def progress(state: Workflow, stage: Stage, attempt: AttemptPaths) -> list[p.Tas
 
 
 def close(
-    state: Workflow, stage: Stage, attempt: AttemptPaths, *, stopped: bool = False
+    state: Workflow,
+    stage: Stage,
+    attempt: AttemptPaths,
+    *,
+    stopped: bool = False,
+    believed: bool = False,
 ) -> p.TasksObserved:
     """Write the record and the table of an attempt that is over; return what is to be recorded.
 
-    What outlived its shells ended by itself, unless the attempt was ``stopped``.
+    Tasks that outlived their shells are verified and put in place, unless the attempt was
+    ``stopped``. If nothing verifies them, they are put in place only if ``believed`` is true: a
+    person said that their results are right.
     """
     bring_tasks(attempt)
-    if not stopped:
-        _settle(attempt, sweep_of(stage.parameters).outputs)
+    what = sweep_of(stage.parameters)
+    if believed or (not stopped and what.verify is not None):
+        _settle(attempt, what.outputs)
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)

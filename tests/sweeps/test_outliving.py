@@ -29,13 +29,22 @@ def inner(shells: list[int]) -> list[int]:
 
 
 def begin(
-    workflow: Workflow, which: Callable[[list[int]], list[int]] = every, **parameters: Any
+    workflow: Workflow,
+    which: Callable[[list[int]], list[int]] = every,
+    tasks: int = 1,
+    other: str = "true",
+    **parameters: Any,
 ) -> list[int]:
-    """Dispatch a task that stands below shells only, and kill these; return the solvers."""
+    """Dispatch a task that stands below shells only, and kill these; return the solvers.
+
+    ``other`` is the command of all further tasks, which wait for the first one.
+    """
     outside = workflow.root.parent
     (outside / "solver.py").write_text(SOLVER)
-    stage = sweep(outside / "trace", {"points": [{"T": 1}]}, **parameters)
-    stage["parameters"]["command"] = f'"{sys.executable}" "{outside}/solver.py" "{outside}"'
+    points = {"points": [{"T": number} for number in range(1, tasks + 1)]}
+    stage = sweep(outside / "trace", points, at_once=1, **parameters)
+    solver = f'"{sys.executable}" "{outside}/solver.py" "{outside}"'
+    stage["parameters"]["command"] = f"if [ $WFCTL_PARAM_T -gt 1 ]; then {other}; else {solver}; fi"
     stage["parameters"] |= {"task_outputs": ["out.txt"], "metrics": {}}
     workflow.init(stage)
     workflow.succeed("dispatch", "stage-1")
@@ -110,3 +119,21 @@ def test_a_task_that_is_not_whole_is_computed_again(
     end(workflow, begin(workflow))
     assert workflow.stage("stage-1")["status"] == "completed"
     assert len(solvers(workflow)) == 2
+
+
+def test_a_task_without_a_verdict_waits_alone(workflow: Workflow) -> None:
+    """The others are computed; then a person judges the task, and it is taken as it is."""
+    found = begin(workflow, tasks=4, other="echo $WFCTL_PARAM_T > out.txt")
+    through(workflow, found)
+    refused = workflow.call("run")
+    assert (refused.returncode, "tasks/T=1" in refused.stdout) == (6, True)
+    tasks = workflow.root / "stage-1/tasks"
+    assert {one.name for one in tasks.iterdir()} == {"T=2", "T=3", "T=4"}
+    assert "tasks/T=1" in workflow.succeed("status")
+    workflow.succeed("stage", "compute", "stage-1")
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert {one.name for one in tasks.iterdir()} == {"T=1", "T=2", "T=3", "T=4"}
+    assert solvers(workflow) == found
+    assert "4 done" in workflow.succeed("tasks", "stage-1")
+    workflow.succeed("fsck", "--protocol")
