@@ -20,6 +20,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from projections.words.text import epoch
 from reconciler.attempt import execution_host as machine
+from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths, digest_of, named
 from reconciler.context import Jobs, Mode
 from reconciler.dpdispatcher.watch import AGAIN, surely
@@ -28,7 +29,7 @@ from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
 from reconciler.files import by_hand
 from reconciler.files.described import submission_of, submitted, used_by_launched
 from reconciler.host import processes
-from reconciler.records.traces import launch_told, launched, read_json
+from reconciler.records.traces import forward, launch_told, launched, read_json
 from reconciler.verdict import diagnosis
 from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.disk import utc_text
@@ -245,10 +246,11 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
             at_work = f" ({', '.join(who)})" if who else ""
             raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
-        if found.name == Name.FINISHED_NOT_COLLECTED:
+        if found.name == Name.FINISHED_NOT_COLLECTED or _is_in_place(evidence, found):
+            where = "left where it lies" if evidence.copies else "kept aside"
             jobs.say(
                 f"{stage.id}: {stranger.folder} holds the result of an attempt that this log knows "
-                "nothing of; it is left where it lies and not used",
+                f"nothing of; it is {where} and not used",
                 level="warning",
                 stage=stage.id,
             )
@@ -275,7 +277,8 @@ def _of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
         name = record.parent.name
         if name not in known:
-            yield named(jobs.root, state.id, stage.id, name)
+            outputs = tuple(stage.declared_outputs)
+            yield named(jobs.root, state.id, stage.id, name, outputs)
 
 
 def may_compute(found: Verdict) -> bool:
@@ -287,38 +290,90 @@ def may_compute(found: Verdict) -> bool:
 _SECOND = 1_000_000_000
 
 
-def _lost(jobs: Jobs, state: Workflow, stage: Stage) -> tuple[p.AttemptStarted, str] | None:
-    """Return the start of the one attempt at work that the log lost, and when it was so."""
+def _is_in_place(evidence: Evidence, found: Verdict) -> bool:
+    """Return whether an attempt has ended well, and no other attempt has ended since."""
+    succeeded = found.action is Action.SUCCEEDED
+    return succeeded and evidence.done_marker.seen is SeenMarker.OWN
+
+
+@dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An attempt that the log lost: the command that records its start, and when it started.
+
+    ``is_over`` is true if the attempt has ended and its result is taken.
+    """
+
+    started: p.AttemptStarted
+    since: str
+    is_over: bool
+
+
+def _lost(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
+    """Return the one attempt that the log lost and that the stage goes on with; None without one.
+
+    It is at work, or it has ended well and is what the stage would compute now.
+    """
     if not by_hand.is_free(stage):
         return None
-    found = list[AttemptPaths]()
+    found = list[tuple[AttemptPaths, bool]]()
     for one in _of(jobs, state, stage):
         with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
-            if (
-                _is_of_this_log(jobs, state, stage, one)
-                and may_compute(_looked_at(jobs, stage, one)[1])
-                and _is_as_defined(jobs, state, stage, one)
-            ):
-                found.append(one)
+            if not _is_since(jobs, state, stage, one):
+                continue
+            evidence, judged = _looked_at(jobs, stage, one)
+            if may_compute(judged):
+                goes_on, is_over = one.starts.exists(), False
+            else:
+                goes_on, is_over = _is_usable(jobs.root, stage, one, evidence, judged), True
+            if goes_on and _is_as_defined(jobs, state, stage, one):
+                found.append((one, is_over))
     if len(found) != 1:
         return None
-    (one,) = found
+    ((one, is_over),) = found
     # What is known of it, from its own folder.
     record = read_json(one.launch_record) or {}
     rests_on = used_by_launched(jobs.root, state, stage, str(one.submission.relative_to(jobs.root)))
     moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
     here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
     started = begun(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
-    return started, utc_text(min(moment, jobs.service.clock()))
+    return LostAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
 
 
-def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+def _is_usable(
+    root: Path, stage: Stage, one: AttemptPaths, evidence: Evidence, found: Verdict
+) -> bool:
+    """Return whether the result of an attempt that is over is what the stage would compute now.
+
+    All files that it read are older than its launch. Its outputs are older than its marker, or
+    wait in its scratch copy. The log has neither a newer attempt nor earlier results to keep.
+    """
+    newest, began = stage.attempt, launched(one) or 0
+    earlier = epoch(newest.started_at) if newest is not None else None
+    if stage.keep_as is not None or (earlier is not None and began < earlier * _SECOND):
+        return False
+    if found.name != Name.FINISHED_NOT_COLLECTED:
+        marker = launch_told(one.done_marker)
+        if marker is None or not _is_in_place(evidence, found):
+            return False
+        # Their change times are newer: their second names in the attempt's folder are removed.
+        written = (file.stat().st_mtime_ns for path in one.outputs for file in _files(root / path))
+        if any(moment > marker[2] for moment in written):
+            return False
+    changed = (file.stat().st_ctime_ns for path in forward(one) for file in _files(root / path))
+    return all(moment <= began for moment in changed)
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Yield a file, or a folder and all that it holds."""
+    yield place
+    yield from place.rglob("*") if place.is_dir() else ()
+
+
+def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
     """Whether the log had begun when the attempt was launched, on inputs that are as they were."""
     began = launched(one)
-    if not (one.starts.exists() and began):
-        return False
     since = epoch(state.created)
-    if since is None or began < since * _SECOND:
+    if since is None or not began or began < since * _SECOND:
         return False
     there = (launch_told(jobs.root / path) for path in needed_by(state, stage))
     return all(found is None or found[2] <= began for found in there)
@@ -361,10 +416,12 @@ def take_up(
     found = _lost(jobs, state, stage)
     if found is None:
         return None
-    outcome = jobs.record_each(found, options=options)
+    outcome = jobs.record_each((found.started, found.since), options=options)
+    beside = "is at work, and the log had lost it; it is taken up again, and nothing is computed "
+    over = "has ended, and the log had lost it; its result is taken, and nothing is computed "
     jobs.say(
-        f"{stage.id}: {found[0].work_dir.rpartition('/')[0]} was begun here, is at work, and the "
-        "log had lost it; it is taken up again, and nothing is computed beside it",
+        f"{stage.id}: {found.started.work_dir.rpartition('/')[0]} was begun here, "
+        f"{f'{over}again' if found.is_over else f'{beside}beside it'}",
         level="warning",
         stage=stage.id,
     )
@@ -378,7 +435,7 @@ def take_up_all(jobs: Jobs, state: Workflow) -> Workflow:
     """
     free = [stage for stage in state.stages.values() if by_hand.is_free(stage)]
     ids = {job.stage for job in by_hand.found(jobs.root, state, free)}
-    ids |= {s.id for s in free if any(one.starts.exists() for one in _of(jobs, state, s))}
+    ids |= {stage.id for stage in free if any(_of(jobs, state, stage))}
     for id_ in [id_ for id_ in state.stages if id_ in ids]:
         try:
             with jobs.sole(id_):

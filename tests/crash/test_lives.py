@@ -195,18 +195,74 @@ def test_a_copy_says_that_it_is_one_and_how_to_compute_in_it(workflow: Workflow)
     assert len(begun(workflow)) == 2
 
 
-def test_a_job_that_the_log_lost_is_taken_up(workflow: Workflow) -> None:
-    """Given a log from before the dispatch in its place, then the live job is waited for."""
-    begin(workflow, "own", waits=True)
+def backed_up(workflow: Workflow) -> Path:
+    """Write a copy of the log next to the root, and return its path."""
     kept = workflow.root.parent / "backup.db"
     workflow.succeed("db", "backup", str(kept))
-    orphaned(workflow)
+    return kept
+
+
+def roll_back(workflow: Workflow, kept: Path, *, whole: bool = False) -> None:
+    """Replace the log by an older copy; with ``whole``, all newer files of ``.wfctl`` are gone."""
     for path in workflow.root.glob(".wfctl/events.db*"):
         path.unlink()
+    if whole:
+        shutil.rmtree(workflow.root / ".wfctl/starts")
+        shutil.rmtree(workflow.root / ".wfctl/submissions")
     workflow.succeed("db", "restore", str(kept))
     behind = workflow.call("rehydrate", "-o", "json")
     assert json.loads(behind.stdout)["error"]["code"] == "log_behind"
     workflow.succeed("replay", "--rebuild")
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("command", "collected", "whole"),
+    [("rehydrate", True, True), ("dispatch", False, False), ("run", True, False)],
+)
+def test_a_finished_attempt_that_the_log_lost_is_taken_up(
+    workflow: Workflow, command: str, collected: bool, whole: bool
+) -> None:
+    """Its results are recorded, and its command does not run a second time."""
+    begin(workflow, "own", waits=True)
+    kept = backed_up(workflow)
+    left_uncollected(workflow)
+    if collected:
+        workflow.succeed("run")
+    roll_back(workflow, kept, whole=whole)
+    said = workflow.call(command, *(["stage-1"] if command == "dispatch" else []))
+    assert "nothing is computed again" in said.stderr
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert begun(workflow) == ["w-lives/stage-1/att-0001 own"]
+    assert (workflow.root / "stage-1/out.txt").read_text() == "own\n"
+    workflow.succeed("replay", "--check")
+
+
+@pytest.mark.parametrize("changed", ["in.txt", "stage-1/out.txt"])
+def test_a_finished_attempt_is_not_taken_up_if_its_files_changed(
+    workflow: Workflow, changed: str
+) -> None:
+    """It is named, its outputs are kept aside, and the stage is computed from the files of now."""
+    begin(workflow, "own", waits=True)
+    kept = backed_up(workflow)
+    left_uncollected(workflow)
+    workflow.succeed("run")
+    roll_back(workflow, kept)
+    (workflow.root / changed).write_text("other\n")
+    said = workflow.call("run")
+    assert (said.returncode, "not used" in said.stderr) == (0, True)
+    assert len(begun(workflow)) == 2
+    given = (workflow.root / "in.txt").read_text()
+    assert (workflow.root / "stage-1/out.txt").read_text() == given
+
+
+def test_a_job_that_the_log_lost_is_taken_up(workflow: Workflow) -> None:
+    """Given a log from before the dispatch in its place, then the live job is waited for."""
+    begin(workflow, "own", waits=True)
+    kept = backed_up(workflow)
+    orphaned(workflow)
+    roll_back(workflow, kept)
     assert "taken up again" in workflow.call("rehydrate").stderr
     [attempt] = workflow.attempts("stage-1")
     let_go(workflow)
