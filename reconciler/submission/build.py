@@ -59,7 +59,8 @@ _SIGNALS = (
 #: tell of its command 1 or 0, by which of its shells was hit. The record is made in a new file
 #: whose name nobody can know before, so that no link which lies there is written through.
 _ENDED = (
-    f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
+    f'wfctl_ended() {{ code=$?; [ "$code" -le {SIGNALLED} ] || wfctl_reaches || :; '
+    f'[ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
     'for wfctl_task in "$wfctl_job".task.*; do '
     f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
     'wfctl_new=$(mktemp "$wfctl_job.exit.XXXXXXXXXXXX") && '
@@ -67,6 +68,18 @@ _ENDED = (
     'cat "$wfctl_job".used.* 2> /dev/null || :; } '
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
+)
+#: A command may end its helpers by a signal to its process group, as `trap 'kill 0' EXIT` does. The
+#: signal ends the shells above the command too. If the command had come to its end before, the
+#: script of the job records its exit code, and tags its task as these shells would have done. A
+#: job of several tasks does not tell which of them came to their end.
+_REACHED = (
+    'wfctl_reached() { (set -C; echo "$1" > "$wfctl_job.reached") 2> /dev/null; return "$1"; }\n'
+    "wfctl_reaches() { local copy=$REMOTE_ROOT job=${wfctl_job##*/job-} told tags; "
+    "tags=$(grep -oE '[0-9a-f]{40}_task_tag_finished' \"$copy/.$job.sub.run\" | sort -u); "
+    '[ "${#tags}" = 58 ] && read -r told < "$wfctl_job.reached" && '
+    '{ [ "$told" != 0 ] || { : > "$tags" && : > "$copy/${job}_job_tag_finished"; }; } && '
+    'rm -f "$wfctl_job".task.* && code=$told; } 2> /dev/null'
 )
 #: Claimed if nobody cleans as well, so that a start counts although its folder was removed.
 #: An attempt that an earlier version prepared has no place there.
@@ -330,7 +343,8 @@ def _watched(task: Any) -> Any:
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
         f'{_new(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
-        f"({_MARKED}; {_COUNTS}\n{task['command']}\n); wfctl_code=$?; "
+        f"({_MARKED}; {_COUNTS}\n{task['command']}\n\nwfctl_reached $?\n); wfctl_code=$?; "
+        'rm -f "$wfctl_job.reached"; '
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
         f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || {{ wfctl_code={TIMED_OUT}; '
         'echo "wfctl: ended by its time limit of $wfctl_limit s" >&2; }; '
@@ -357,6 +371,7 @@ def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
         _SHARED_LOCK if place.has_scheduler else _LOCK,
         _STARTS.format(starts="''" if place.is_far else shlex.quote(str(attempt.starts))),
         _START,
+        _REACHED,
         _ENDED,
         "trap wfctl_ended EXIT",
         _SIGNALS,

@@ -220,3 +220,14 @@ def test_a_diagnostic_run_brings_log_and_err_back_from_slurm(workflow: Workflow)
     assert (workflow.root / "stage-1/log").read_text() == "so far\n"
     assert (workflow.root / "stage-1/err").read_text().endswith("diagnostic run: exit code 3\n")
     assert workflow.events("stage.failed")[-1]["data"]["category"] == "unknown"
+
+
+@pytest.mark.long
+def test_a_command_that_signals_its_own_group_at_its_end_succeeds_on_slurm(
+    workflow: Workflow,
+) -> None:
+    """The signal ends the batch script too, which records that the command had ended well."""
+    prepared(workflow, "trap 'kill 0' EXIT; sleep 300 & echo 1 > out.txt")
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert workflow.trace() == ONCE

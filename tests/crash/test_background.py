@@ -122,3 +122,43 @@ def test_a_cancel_ends_what_is_waited_for(workflow: Workflow, made: Maker) -> No
     worker = begin(workflow, made, DETACHED)
     workflow.succeed("stage", "cancel", "stage-1")
     assert start_ticks(worker) is None
+
+
+HELPER = 'sleep 300 & echo $! > "{0}/helper"; echo started >> "{0}/starts"; '
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "status"), [("echo 1 > out.txt", 0, "completed"), ("(exit 3)", 6, "failed")]
+)
+def test_a_command_that_signals_its_own_group_at_its_end_runs_once(
+    workflow: Workflow, last: str, code: int, status: str
+) -> None:
+    """Its exit code before the signal is recorded, although the signal ends its job's shells."""
+    outside = workflow.root.parent
+    command = f"trap 'kill 0' EXIT; {HELPER.format(outside)}{last}"
+    workflow.init(of_one(workflow, command))
+    assert workflow.call("run").returncode == code
+    assert (outside / "starts").read_text() == "started\n"
+    assert start_ticks(int((outside / "helper").read_text())) is None
+    found = workflow.stage("stage-1")
+    assert found["status"] == status
+    assert status == "completed" or "exit code 3" in found["last_error"]
+
+
+def test_a_command_whose_group_is_signalled_before_its_end_is_computed_again(
+    workflow: Workflow,
+) -> None:
+    """Nothing tells who sent the signal, and the file that lies there is not whole."""
+    outside = workflow.root.parent
+    go = f'until [ -e "{outside}/go" ]; do sleep 0.05; done'
+    begun = f'echo $BASHPID > "{outside}/pid.$BASHPID"'
+    workflow.init(of_one(workflow, f"echo 1 > out.txt; {begun}; {go}; echo 2 >> out.txt"))
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: [*outside.glob("pid.*")])
+    (place,) = outside.glob("pid.*")
+    until(lambda: place.read_text().strip())
+    os.killpg(os.getpgid(int(place.read_text())), signal.SIGTERM)
+    (outside / "go").touch()
+    workflow.succeed("run")
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n2\n"
+    assert len(workflow.attempts("stage-1")) == 2
