@@ -305,7 +305,8 @@ def _under_way(stage: Stage) -> Hindrance | None:
     if attempt is None or attempt.action != "unknown":
         return None
     if attempt.verdict == _HINDERED:
-        return _by(stage, f"{attempt.id} does not go on: {attempt.reason}", "wfctl reconcile")
+        why = f"{attempt.id} does not go on: {str(attempt.reason).removesuffix('.')}"
+        return _by(stage, why, "wfctl reconcile")
     why = f"nothing is known of {attempt.id} ({attempt.reason})"
     if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
         return _by(stage, why, "wfctl reconcile")

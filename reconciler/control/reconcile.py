@@ -175,6 +175,7 @@ def _hindered(
 ) -> AttemptFinding:
     """Tell of a stage for which nothing could be done; every other stage goes on."""
     said = str(error) if isinstance(error, OSError) else error.message
+    said = said.removeprefix(f"{now.stage}: ")
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
     found = Verdict(2, Name.HINDERED, Action.UNKNOWN, said)
