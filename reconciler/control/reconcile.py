@@ -40,10 +40,11 @@ from reconciler.control.strangers import (
 )
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence.collect import note_alone, with_digests
+from reconciler.files import by_hand
 from reconciler.files.leftovers import bring_back, left_by
 from reconciler.records.used import together
 from reconciler.submission.fields import versions
-from reconciler.verdict.diagnosis import Diagnosis
+from reconciler.verdict.diagnosis import Diagnosis, marker_paths
 from reconciler.verdict.table import OF_TASKS, Action, Name, Verdict
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -192,6 +193,20 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
         _recover(jobs, state, stage)
     if found.action not in (Action.ATTACH, Action.LAUNCH):
         return
+    if recorded.taken_over:
+        session = by_hand.session_name(recorded.session or f"dpdisp_{stage.id}")
+        jobs.record(
+            p.AttemptRelaunched(
+                stage=stage.id,
+                attempt=recorded.id,
+                mode=Mode.TMUX.value,
+                session=session,
+                reason=found.reason,
+            )
+        )
+        old_markers = [jobs.root / name for name in marker_paths(stage)]
+        by_hand.relaunch(jobs.root, stage.id, session, recorded.wrapper, old_markers)
+        return
     mode = Mode(recorded.mode)
     jobs.record(
         p.AttemptRelaunched(
@@ -277,7 +292,8 @@ def _ends(
         )
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
-        more = [] if found.name == Name.TASK_FAILED else [found.reason]
+        is_told = found.name == Name.TASK_FAILED and not recorded.taken_over
+        more = [] if is_told else [found.reason]
         code = next((job.told_code for job in evidence.jobs if job.told_code), None)
         yield failed(*more).model_copy(update={"exit_code": code, "resources": used})
     elif found.action is Action.LOST and not can_recover(stage):

@@ -27,6 +27,7 @@ from reconciler.control.strangers import AttemptFinding, look, newest_attempt
 from reconciler.errors import MachineUnreachable
 from reconciler.evidence.collect import Evidence
 from reconciler.far import ask
+from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import processes
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import is_held
@@ -354,7 +355,7 @@ def stop_earlier(jobs: Jobs, stage: Stage) -> None:
     # If its end was seen, what it may have left elsewhere is no reason to start nothing. A
     # scheduler ends all that is left of a job together with it.
     attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
-    unseen = newest.is_to_stop or newest.may_run_on
+    unseen = newest.is_to_stop or newest.may_run_on or newest.taken_over
     if unseen or not machine.of(attempt).has_scheduler:
         with nullcontext() if unseen else _told(jobs, stage):
             _end(jobs, stage)
@@ -366,6 +367,8 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
     if newest is None or newest.is_open or newest.stopped_at is not None:
         return None
     attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
+    if newest.taken_over and newest.root == str(attempt.root):
+        _check_manual_jobs_ended(jobs.root, stage, newest)
     # An attempt's folder moves with its stage's only once the attempt is seen to be over.
     said = was_here(jobs.service.root, newest.root, newest.host)
     # In a copy of the root what its files name is the original's, and is left alone.
@@ -383,6 +386,20 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
     left = left_by(jobs.service.state(), stage, attempt, bring=bring)
     stopped = p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
     return jobs.record(*left, stopped)
+
+
+def _check_manual_jobs_ended(root: Path, stage: Stage, recorded: Recorded) -> None:
+    """Raise `NotStopped` while a job that was launched by hand is at work."""
+    files = (root / recorded.submission, root / recorded.wrapper)
+    manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
+    found = manual.observed
+    at_work = [f"process {one.pid}" for one in found.tenants or ()]
+    at_work += [
+        f"job {one.id}" for one in (found.queue and found.queue.listed) or () if one.is_alive
+    ]
+    if at_work:
+        why = f"it was launched by hand, and {', '.join(at_work)} is at work"
+        raise NotStopped(stage.id, recorded.id, why)
 
 
 def _stopped(

@@ -163,8 +163,7 @@ def _judged(
         verifiable=bool(stage.parameters.get("verify")),
     )
     if foreign:
-        evidence = diagnosis.evidence_of(evidence, stage, jobs.root)
-        found = diagnosis.verdict_of(evidence, state, stage)
+        evidence, found = diagnosis.judge_foreign(evidence, state, stage, jobs.root)
     else:
         found = verdict(evidence)
     if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
@@ -215,7 +214,9 @@ def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> Iterator[str]:
 def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
     """Say whether an attempt that was launched is not recorded as such, or without its jobs."""
     recorded = stage.attempts[-1]
-    has_ids = recorded.job_ids or not any(job.id for job in evidence.jobs)
+    # Only an attempt of ours keeps the records from which its job ids are recorded.
+    unread = recorded.taken_over or not any(job.id for job in evidence.jobs)
+    has_ids = recorded.job_ids or unread
     was_launched = found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
     return was_launched and not (recorded.launched_at is not None and has_ids)
 

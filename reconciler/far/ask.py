@@ -48,6 +48,17 @@ def describe(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
     return _helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
 
 
+def describe_submission(path: Path, given: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """Return what DPDispatcher makes of a submission file that it is given in the root.
+
+    The machine as in `describe`; for jobs on this machine also their ``folder`` and the names of
+    the ``jobs``. Raises MachineUnreachable where the file cannot be read, ProgramMissing.
+    """
+    source = machine.reference(given, path.parent)
+    named = {**given, "$ref": str(source)} if source is not None else dict(given)
+    return _helper({"machine": named, "submission": str(path)}, root)
+
+
 def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
     """Look at attempts whose jobs run on other machines; the answers are by tag.
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +21,8 @@ from typing import Any
 #: What may be told of a machine; everything else of its description stays here.
 _TOLD = ("batch_type", "context_type", "local_root", "remote_root")
 _REFERENCES = 8
+#: Names of the context whose jobs work in folders of this machine.
+_LOCAL = ("localcontext", "local")
 #: Connection settings that let nobody in, and that a person needs to find a mistake. A command may
 #: hold a password, and any other setting one that was put into the wrong place.
 _PUBLIC = frozenset({"username", "hostname", "key_filename"})
@@ -35,11 +39,12 @@ def main() -> int:
     machine: dict[str, Any] = {}
     try:
         machine = resolved(request["machine"])
-        answer = (
-            _run(machine, request)
-            if "script" in request
-            else ({name: machine.get(name) for name in _TOLD})
-        )
+        if "script" in request:
+            answer = _run(machine, request)
+        else:
+            answer = {name: machine.get(name) for name in _TOLD}
+            if str(machine.get("context_type")).lower() in _LOCAL and "submission" in request:
+                answer |= _describe_submission(request["submission"])
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer
         answer = {"error": redacted(f"{type(error).__name__}: {error}", machine)}
     json.dump(answer, answers)
@@ -123,17 +128,33 @@ def _run(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     return {"code": code, "out": out, "err": redacted(err, machine)}
 
 
-def _session(profile: dict[str, Any]) -> Any:
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Let DPDispatcher be imported: it writes a log into the current folder."""
     here = Path.cwd()
     with TemporaryDirectory() as place:
-        # Importing DPDispatcher writes a log into the current folder.
         os.chdir(place)
-        from dpdispatcher.contexts.ssh_context import SSHSession
         from dpdispatcher.dlog import dlog
 
+        yield
         dlog.handlers.clear()
         os.chdir(here)
+
+
+def _session(profile: dict[str, Any]) -> Any:
+    with _without_log():
+        from dpdispatcher.contexts.ssh_context import SSHSession
     return SSHSession(**profile)
+
+
+def _describe_submission(path: str) -> dict[str, Any]:
+    """Return the folder in which the jobs of a submission work, and the names of the jobs."""
+    with _without_log():
+        from dpdispatcher.entrypoints.submit import load_submission_from_json
+    submission = load_submission_from_json(path, allow_ref=True)
+    submission.generate_jobs()
+    jobs = [job.job_hash for job in submission.belonging_jobs]
+    return {"folder": submission.machine.context.remote_root, "jobs": jobs}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.text import epoch
 from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
-from reconciler.errors import ReconcilerError
+from reconciler.errors import LaunchFailed, ReconcilerError
+from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.files.described import check_launched, used_by_launched
 from reconciler.host import processes
 from reconciler.host import small_files as plain
@@ -68,12 +69,44 @@ def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[ManualLa
     sessions = processes.sessions(os.environ) if candidates else {}
     jobs: list[ManualLaunch | None] = []
     for stage in candidates:
-        name = f"dpdisp_{stage.id}".replace(".", "_").replace(":", "_")
+        name = session_name(f"dpdisp_{stage.id}")
         created, folders = sessions.get(name, (0, ()))
         runs = any(is_inside(Path(folder), root) for folder in folders)
         running = ManualLaunch(stage.id, name, created)
-        jobs.append(running if runs else _ended(root, state, stage, name))
+        ended = None if runs else _ended(root, state, stage, name)
+        jobs.append(running if runs else ended or _find_unwatched(root, state, stage, name))
     return [job for job in jobs if job is not None]
+
+
+def session_name(name: str) -> str:
+    """Return the name as tmux spells it."""
+    return name.replace(".", "_").replace(":", "_")
+
+
+def _find_unwatched(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
+    """Return a job whose session is gone, by what DPDispatcher's folder shows of it."""
+    folder = root / stage.id
+    newest = stage.attempt
+    earlier = (newest.ended_at if newest is not None else None) or state.created
+    since = observe_manual_jobs(root, folder / PREPARED, folder / WRAPPER).submitted_at
+    is_newer = since is not None and since >= (epoch(earlier) or 0.0)
+    return ManualLaunch(stage.id, session, since) if since is not None and is_newer else None
+
+
+def relaunch(
+    root: Path, stage: str, session: str, wrapper: str, old_markers: Iterable[Path]
+) -> None:
+    """Run the wrapper of a job again in its tmux session, so that DPDispatcher watches the job.
+
+    Removes the markers of the earlier wrapper. Raises `LaunchFailed`.
+    """
+    for marker in old_markers:
+        marker.unlink(missing_ok=True)
+    path = f"PATH={os.environ.get('PATH', os.defpath)}"
+    command = ["env", path, "bash", wrapper]
+    refusal = processes.start(session, root, command, os.environ)
+    if refusal is not None:
+        raise LaunchFailed(stage, None, refusal)
 
 
 def _is_prepared_by_hand(folder: Path) -> bool:

@@ -214,6 +214,15 @@ def environ_of(pid: int) -> bytes:
     return (place / "environ").read_bytes()
 
 
+def command_line(pid: int) -> list[str]:
+    """Return the words of a process's command line; nothing if the process no longer exists."""
+    try:
+        content = (_PROC / str(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+    return [os.fsdecode(word) for word in content.split(b"\0")[:-1]]
+
+
 def began_with(variable: str) -> tuple[Process, ...]:
     """Return every live process but this one that began with ``variable`` (NAME=value) set.
 

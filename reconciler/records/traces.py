@@ -133,7 +133,7 @@ def forward(attempt: AttemptPaths) -> tuple[str, ...]:
 
 def backward(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return the patterns of the files that the attempt's jobs bring back."""
-    return tuple(_backward(genuine.submission_of(attempt) or {}))
+    return tuple(backward_patterns(genuine.submission_of(attempt) or {}))
 
 
 def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str
     places = [attempt.root / str(own.get("work_base", ".")), *copies]
     return tuple(
         pattern
-        for pattern in _backward(own)
+        for pattern in backward_patterns(own)
         # What wildcards match is there, though it be a link that leads nowhere.
         if not any(
             (p / pattern).exists() or (has_magic(pattern) and any(_found(p, pattern)))
@@ -244,7 +244,8 @@ def facts(attempt: AttemptPaths) -> SubmissionFacts:
     )
 
 
-def _backward(own: Mapping[str, Any]) -> Iterator[str]:
+def backward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the patterns of the files that a submission brings back."""
     yield from own.get("backward_common_files", [])
     for task in own.get("task_list", []):
         yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))

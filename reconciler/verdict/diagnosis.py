@@ -23,12 +23,22 @@ from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, AttemptPaths
 from reconciler.evidence.collect import Evidence, Presence
+from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
-from reconciler.verdict.table import Action, Name, Rows, Verdict, first, verdict
+from reconciler.verdict.table import (
+    Action,
+    Name,
+    Rows,
+    Verdict,
+    computes,
+    first,
+    is_uncollected,
+    verdict,
+)
 from service.root.disk import OutsideRoot, open_within
 
 _WIDTH = 200
@@ -313,12 +323,51 @@ def _shows_all(evidence: Evidence) -> bool:
 _LONGEST = 4_096
 
 
-def evidence_of(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
-    """Return the evidence with what a foreign attempt left in place of what ours would."""
+def judge_foreign(
+    evidence: Evidence, state: Workflow, stage: Stage, root: Path
+) -> tuple[Evidence, Verdict]:
+    """Return the evidence with what a foreign attempt left, and the verdict on that attempt."""
+    evidence, why_unknown = _add_manual_jobs(_add_markers(evidence, stage, root), stage, root)
+    return evidence, verdict_of(evidence, state, stage, why_unknown)
+
+
+def _add_manual_jobs(evidence: Evidence, stage: Stage, root: Path) -> tuple[Evidence, str | None]:
+    """Add what DPDispatcher's folder shows, and state why that folder cannot be determined."""
     recorded = stage.attempts[-1]
+    if evidence.session or not _is_of_this_root(evidence):
+        return evidence, None
+    files = (root / recorded.submission, root / recorded.wrapper)
+    manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
+    found = manual.observed
+    evidence = replace(
+        evidence,
+        jobs=found.jobs,
+        tenants=found.tenants,
+        copies=found.copies,
+        recovery_file=found.recovery_file,
+        backward_missing=found.backward_missing,
+        queue=found.queue,
+        scheduler=manual.scheduler,
+        monitor_alive=manual.is_watched,
+    )
+    return evidence, manual.why_unknown
+
+
+def _is_of_this_root(evidence: Evidence) -> bool:
+    return evidence.root_recorded == evidence.root_now
+
+
+def marker_paths(stage: Stage) -> tuple[str, str]:
+    """Return the paths of done marker and exit code of a foreign attempt, relative to the root."""
     process = stage.running_process or {}
     done = process.get("done_marker") or f"{stage.id}/{DONE}"
-    code = process.get("exit_code_file") or f"{stage.id}/{EXIT_CODE}"
+    return done, process.get("exit_code_file") or f"{stage.id}/{EXIT_CODE}"
+
+
+def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
+    """Add the session and the markers of a foreign attempt."""
+    recorded = stage.attempts[-1]
+    done, code = marker_paths(stage)
     session = processes.is_live(recorded.session, os.environ) if recorded.session else False
     return replace(
         evidence,
@@ -347,25 +396,38 @@ def _marker(root: Path, name: str, recorded: Recorded) -> Marker:
 class TakenOver:
     """What is seen of an attempt that was taken over; ``code`` only where it ended by its own word.
 
-    ``missing`` holds the outputs that are not there, relative to the root.
+    ``missing`` holds the outputs that are not there, relative to the root. ``why_unknown`` states
+    why DPDispatcher's folder cannot be determined.
     """
 
     evidence: Evidence
     code: int | None
     missing: tuple[str, ...]
     on_a_cluster: bool
+    why_unknown: str | None = None
 
     @property
     def has_ended(self) -> bool:
         """Whether both of its markers are there."""
         return self.evidence.done_marker.seen is SeenMarker.OWN and self.code is not None
 
+    @property
+    def is_uncollected(self) -> bool:
+        """Whether its jobs ended well and DPDispatcher can still bring their results back."""
+        return is_uncollected(self.evidence) and not (self.code and self.evidence.backward_missing)
+
+    @property
+    def can_be_watched(self) -> bool:
+        """Whether a monitor finds the jobs, and submits nothing again."""
+        seen = self.evidence
+        return seen.recovery_file and seen.session is not None and not seen.in_vain
+
 
 #: A reason names what it was decided on.
 TABLE: Rows[TakenOver] = (
     (
         (20, Name.ELSEWHERE, Action.UNKNOWN),
-        lambda seen: seen.evidence.root_recorded != seen.evidence.root_now,
+        lambda seen: not _is_of_this_root(seen.evidence),
         "it runs in the folder it came from",
     ),
     (
@@ -374,19 +436,71 @@ TABLE: Rows[TakenOver] = (
         "its tmux session is alive",
     ),
     (
+        (21, Name.MONITORED, Action.WAIT),
+        lambda seen: bool(seen.evidence.monitor_alive),
+        "DPDispatcher watches it outside of its tmux session",
+    ),
+    (
+        (26, Name.ORPHAN_RUNNING, Action.ATTACH),
+        lambda seen: computes(seen.evidence) and seen.can_be_watched,
+        "its session is gone and its job runs on without a monitor",
+    ),
+    (
+        (26, Name.RUNS_UNWATCHED, Action.WAIT),
+        lambda seen: computes(seen.evidence),
+        "its session is gone and its job runs on; DPDispatcher would submit it again",
+    ),
+    (
+        (23, Name.OUTPUT_MISSING, Action.FAILED),
+        lambda seen: seen.has_ended and seen.code == 0 and bool(seen.missing),
+        "exit code 0, but {missing} is missing",
+    ),
+    (
+        (22, Name.SUCCEEDED, Action.SUCCEEDED),
+        lambda seen: seen.has_ended and seen.code == 0,
+        "exit code 0, outputs in place",
+    ),
+    (
+        (25, Name.UNKNOWN, Action.UNKNOWN),
+        lambda seen: seen.evidence.silence is not None and bool(seen.evidence.copies),
+        "its scheduler gave no answer",
+    ),
+    (
+        (27, Name.FINISHED_NOT_COLLECTED, Action.UNKNOWN),
+        lambda seen: seen.is_uncollected and seen.evidence.in_vain,
+        (
+            "its jobs ended well, and its monitors end without collecting the results; run its "
+            "wrapper by hand and see what it prints"
+        ),
+    ),
+    (
+        (27, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
+        lambda seen: seen.is_uncollected and seen.evidence.session is not None,
+        "its jobs ended well and their results wait in DPDispatcher's folder",
+    ),
+    (
         (23, Name.TASK_FAILED, Action.FAILED),
         lambda seen: seen.has_ended and seen.code != 0,
         "its wrapper ended with exit code {code}",
     ),
     (
-        (23, Name.OUTPUT_MISSING, Action.FAILED),
-        lambda seen: seen.has_ended and bool(seen.missing),
-        "exit code 0, but {missing} is missing",
+        (28, Name.TASK_FAILED, Action.FAILED),
+        lambda seen: any(job.failed_flag for job in seen.evidence.open_jobs),
+        "DPDispatcher's folder records that a task failed",
     ),
     (
-        (22, Name.SUCCEEDED, Action.SUCCEEDED),
-        lambda seen: seen.has_ended,
-        "exit code 0, outputs in place",
+        (9, Name.VANISHED, Action.UNKNOWN),
+        lambda seen: (
+            seen.evidence.scheduler is not None
+            and bool(seen.evidence.open_jobs)
+            and not seen.evidence.looked_twice
+        ),
+        "its scheduler does not list it; its records are read once more",
+    ),
+    (
+        (28, Name.JOB_LOST, Action.FAILED),
+        lambda seen: bool(seen.evidence.open_jobs),
+        "its session is gone, and its job ended and recorded no result",
     ),
     (
         (25, Name.UNKNOWN, Action.UNKNOWN),
@@ -395,28 +509,36 @@ TABLE: Rows[TakenOver] = (
     ),
     (
         (25, Name.UNKNOWN, Action.UNKNOWN),
-        lambda seen: seen.on_a_cluster,
+        lambda seen: seen.on_a_cluster or seen.why_unknown is not None,
         (
-            "its session is gone without a marker, and a job may still run on the cluster; look "
+            "its session is gone without a marker, and a job may still run{why}; look "
             "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage} --error TEXT`"
         ),
     ),
     (
         (24, Name.STALE, Action.FAILED),
         lambda _: True,
-        "stale from before the import: its session is gone and left no marker",
+        (
+            "stale from before the import: its session is gone and left no marker, and no job of "
+            "it is in DPDispatcher's folder"
+        ),
     ),
 )
 
 
-def verdict_of(evidence: Evidence, state: Workflow, stage: Stage) -> Verdict:
+def verdict_of(
+    evidence: Evidence, state: Workflow, stage: Stage, why_unknown: str | None
+) -> Verdict:
     """Return what is so of an attempt that was taken over."""
     seen = TakenOver(
         evidence,
         evidence.exit_marker.code if evidence.exit_marker.seen is SeenMarker.OWN else None,
         tuple(o.path for o in evidence.outputs if o.presence is Presence.MISSING),
         state.backend_type(stage) == "remote",
+        why_unknown,
     )
     found = first(TABLE, seen)
-    values = {"stage": stage.id, "code": seen.code, "missing": ", ".join(seen.missing)}
+    why = f" ({why_unknown})" if why_unknown is not None else " on the cluster"
+    missing = ", ".join(seen.missing)
+    values = {"stage": stage.id, "code": seen.code, "missing": missing, "why": why}
     return replace(found, reason=found.reason.format(**values))

@@ -191,7 +191,7 @@ def _may_compute(e: Evidence) -> bool:
     return bool(e.open_jobs) or not e.jobs
 
 
-def _computes(e: Evidence) -> bool:
+def computes(e: Evidence) -> bool:
     """Whether a computation lives or waits its turn; what a job leaves behind does not count."""
     if any(job.lock_held or job.id_alive for job in e.open_jobs):
         return True
@@ -240,7 +240,8 @@ def _is_for_a_person(e: Evidence) -> bool:
     return there and not e.verifiable and any(job.is_untold for job in e.jobs)
 
 
-def _is_uncollected(e: Evidence) -> bool:
+def is_uncollected(e: Evidence) -> bool:
+    """Return whether all jobs ended well and DPDispatcher has not brought their results back."""
     return _all_finished(e) and bool(e.copies)
 
 
@@ -279,22 +280,22 @@ TABLE: Rows[Evidence] = (
     ((2, Name.UNKNOWN, Action.UNKNOWN), _lacks_an_answer, "a lock or the processes gave no answer"),
     (
         (3, Name.RUNS_ON_AFTER_MOVE, Action.WAIT),
-        lambda e: e.moved and _computes(e),
+        lambda e: e.moved and computes(e),
         "the job runs on from before the root was moved; no monitor fits it",
     ),
     (
         (3, Name.RUNS_UNWATCHED, Action.WAIT),
-        lambda e: e.in_vain and _was_refused(e) and _computes(e),
+        lambda e: e.in_vain and _was_refused(e) and computes(e),
         "the job runs on; its monitors end at once, so that its end is looked for without one",
     ),
     (
         (3, Name.ORPHAN_RUNNING, Action.ATTACH),
-        lambda e: _computes(e) and e.recovery_file,
+        lambda e: computes(e) and e.recovery_file,
         "the job runs on without a monitor",
     ),
     (
         (4, Name.ORPHAN_RUNNING_UNRECORDED, Action.ATTACH),
-        _computes,
+        computes,
         "the job runs on, unknown to DPDispatcher",
     ),
     (
@@ -348,12 +349,12 @@ TABLE: Rows[Evidence] = (
     ),
     (
         (6, Name.OUTPUT_MISSING, Action.FAILED),
-        lambda e: _is_uncollected(e) and _was_refused(e) and bool(e.backward_missing),
+        lambda e: is_uncollected(e) and _was_refused(e) and bool(e.backward_missing),
         "a file to bring back was never written",
     ),
     (
         (5, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
-        _is_uncollected,
+        is_uncollected,
         "the job is over and its results wait",
     ),
     (

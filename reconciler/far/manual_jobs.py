@@ -1,0 +1,135 @@
+"""What DPDispatcher's folder shows of a job that somebody launched by hand.
+
+DPDispatcher works in ``remote_root/HASH``, and the submission file decides the hash. Such a job
+left no records of ours: its processes, its scheduler and DPDispatcher's own files are the evidence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt.observed import ObservedAttempt, ObservedJob
+from reconciler.attempt.paths import digest_of
+from reconciler.errors import ReconcilerError
+from reconciler.far import ask
+from reconciler.host import processes
+from reconciler.host import small_files as plain
+from reconciler.host.processes import Tenant
+from reconciler.host.program import Queue
+from reconciler.records import traces
+
+
+@dataclass(frozen=True, slots=True)
+class ManualJobs:
+    """What is seen of a job that was launched by hand.
+
+    ``submitted_at`` is when its first job was submitted, in seconds since the epoch.
+    ``why_unknown`` states why the folder of its jobs cannot be determined.
+    """
+
+    observed: ObservedAttempt = field(default_factory=ObservedAttempt)
+    scheduler: str | None = None
+    is_watched: bool = False
+    submitted_at: float | None = None
+    why_unknown: str | None = None
+
+
+def observe_manual_jobs(
+    root: Path, submission: Path, wrapper: Path, recorded_sha256: str = ""
+) -> ManualJobs:
+    """Read the processes, the scheduler and DPDispatcher's files of a submission.
+
+    ``recorded_sha256`` is the digest of the submission at its launch, empty if nobody recorded it.
+    """
+    text = plain.text(submission)
+    given = (traces.read_json(submission) or {}).get("machine")
+    if not isinstance(given, dict) or ("$ref" not in given and "remote_root" not in given):
+        return ManualJobs()
+    if recorded_sha256 not in ("", digest_of(text)):
+        return ManualJobs(why_unknown=f"{submission.name} was changed after the launch")
+    if "$ref" not in given and not traces.copies_below(root / str(given["remote_root"])):
+        # DPDispatcher has removed the folder, or never made one.
+        return ManualJobs(is_watched=_is_watched(root, submission, wrapper))
+    try:
+        described = ask.describe_submission(submission, given, root)
+        batch, context = machine.checked(described)
+    except ReconcilerError as error:
+        return ManualJobs(why_unknown=error.message)
+    if context != "LocalContext":
+        return ManualJobs(why_unknown=f"its jobs run through {context}")
+    folder = Path(str(described["folder"]))
+    where = machine.ExecutionHost(batch, context, str(folder))
+    queue = ask.queue_here([where.scratch]) if where.has_slurm else None
+    # The processes before the records: a job that ends in between is seen as ended.
+    tenants = processes.below(processes.census(), folder)
+    is_watched = _is_watched(root, submission, wrapper)
+    copies = (folder,) if folder.is_dir() else ()
+    states = traces.states(copies)
+    jobs = tuple(_read_jobs(folder, described["jobs"], states, tenants, queue))
+    submitted = [path.stat().st_mtime for path in folder.glob("*_job_id")]
+    return ManualJobs(
+        ObservedAttempt(
+            jobs=jobs,
+            tenants=tenants,
+            copies=tuple(copy.name for copy in copies),
+            recovery_file=bool(states),
+            backward_missing=_find_missing_files(traces.read_json(submission) or {}, folder),
+            queue=queue,
+        ),
+        scheduler=batch if where.has_scheduler else None,
+        is_watched=is_watched,
+        submitted_at=min(submitted, default=None),
+    )
+
+
+def _read_jobs(
+    folder: Path,
+    names: list[str],
+    states: Mapping[str, tuple[int, int]],
+    tenants: tuple[Tenant, ...],
+    queue: Queue | None,
+) -> Iterator[ObservedJob]:
+    """Yield each job that was submitted, with what its scheduler and DPDispatcher wrote of it."""
+    listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
+    live = {str(tenant.pid) for tenant in tenants}
+    for name in names:
+        id_ = plain.text(folder / f"{name}_job_id").strip() or None
+        if id_ is None:
+            continue
+        entry, (state, fail_count) = listed.get(id_), states.get(name, (None, None))
+        flag = folder / f"{name}_flag_if_job_task_fail"
+        yield ObservedJob(
+            name,
+            id=id_,
+            id_alive=entry.is_alive if entry is not None else id_ in live,
+            tag=traces.is_tagged(folder, name),
+            failed_flag=plain.text(flag).strip() == "1" if flag.exists() else None,
+            state=state,
+            fail_count=fail_count,
+            queued=entry.state if entry is not None else None,
+        )
+
+
+def _find_missing_files(given: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Return the patterns of files to bring back that match nothing in the folder."""
+    return tuple(one for one in traces.backward_patterns(given) if not any(folder.glob(one)))
+
+
+def _is_watched(root: Path, submission: Path, wrapper: Path) -> bool:
+    """Return whether a process in the root runs the wrapper, or submits the submission."""
+    place = os.path.realpath(root)
+    for tenant in processes.census():
+        if tenant.folder == place:
+            words = processes.command_line(tenant.pid)
+            files = {os.path.realpath(Path(place, word)) for word in words[1:]}
+            runs = Path(words[0]).name in ("bash", "sh") if words else False
+            if (runs and os.path.realpath(wrapper) in files) or (
+                "submit" in words and os.path.realpath(submission) in files
+            ):
+                return True
+    return False

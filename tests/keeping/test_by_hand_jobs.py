@@ -1,0 +1,195 @@
+"""A job that was launched by hand outlives its tmux session: its job decides, never the silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place
+from tests.keeping.support import made, stage
+from tests.keeping.test_by_hand import OUT, SESSION, say_running
+from tests.keeping.test_by_hand import place as tmux_place
+from tests.keeping.test_claims import edit
+from tests.reconciler.support import until
+
+pytestmark = pytest.mark.slow
+tmux = tmux_place
+
+
+@pytest.fixture
+def place(tmux: Place, tmp_path: Path) -> Place:
+    """Make a workflow of one stage whose command waits until it is let go."""
+    return made(tmp_path / "w", stage(1, COMMAND, outputs=OUT))
+
+
+DPDISP = Path(sys.executable).with_name("dpdisp")
+#: The job works in ``scratch/HASH/stage-1``.
+COMMAND = (
+    "echo start >> ../../../trace; while [ ! -e ../../../go ]; do sleep 0.05; done; "
+    "echo by hand > a.txt; [ ! -e ../../../fail ]"
+)
+
+
+def launch(place: Place) -> None:
+    """Launch the stage's job through DPDispatcher in a tmux session, as the protocol says."""
+    root = place.path
+    (root / "stage-1").mkdir(exist_ok=True)
+    task = {
+        "command": COMMAND,
+        "task_work_path": "stage-1",
+        "forward_files": [],
+        "backward_files": ["a.txt"],
+        "outlog": "log",
+        "errlog": "err",
+    }
+    machine = {
+        "batch_type": "Shell",
+        "context_type": "LocalContext",
+        "local_root": "./",
+        "remote_root": "scratch",
+    }
+    given = {
+        "work_base": "./",
+        "machine": machine,
+        "resources": {
+            "number_node": 1,
+            "cpu_per_node": 1,
+            "gpu_per_node": 0,
+            "queue_name": "",
+            "group_size": 1,
+        },
+        "task_list": [task],
+    }
+    (root / "stage-1/submission.json").write_text(json.dumps(given))
+    (root / "stage-1/dpdisp-run.sh").write_text(
+        f"#!/bin/bash\ncd {root}\n{DPDISP} submit stage-1/submission.json\n"
+        "echo $? > stage-1/DPDISP_EXIT_CODE\ntouch stage-1/DPDISP_DONE\n"
+    )
+    command = ["tmux", "new-session", "-d", "-s", SESSION, "bash stage-1/dpdisp-run.sh"]
+    subprocess.run(command, cwd=root, env=dict(os.environ), check=True)
+    until(lambda: (root / "trace").exists() and any(root.glob("scratch/*/????*.json")))
+
+
+def kill_session() -> None:
+    """End the tmux session with the wrapper and DPDispatcher, but not the job."""
+    subprocess.run(["tmux", "kill-session", "-t", SESSION], check=True)
+
+
+def import_log(place: Place) -> None:
+    """Import the files as if the workflow had never had a log."""
+    edit(place, say_running)
+    shutil.rmtree(place.path / ".wfctl")
+    place.done("import", str(place.path), "--consent", "trust")
+
+
+def end_job(place: Place) -> None:
+    """Let the job end while nobody watches it."""
+    (place.path / "go").touch()
+    until(lambda: any(place.path.glob("scratch/*/*_job_tag_finished")) or is_flagged(place))
+
+
+def is_flagged(place: Place) -> bool:
+    """Return whether DPDispatcher's folder records that the task failed."""
+    flags = place.path.glob("scratch/*/*_flag_if_job_task_fail")
+    return any(flag.read_text().strip() == "1" for flag in flags)
+
+
+def starts(place: Place) -> int:
+    """Return how often the job's command was started."""
+    return len((place.path / "trace").read_text().splitlines())
+
+
+def check_collected(place: Place) -> None:
+    """Check that the job's own result completed the stage, and that it was computed once."""
+    answer = place.json("run")
+    assert answer.code == 0, answer
+    found = place.done("show", "stage-1")
+    assert (found["status"], len(found["attempts"])) == ("completed", 1)
+    assert (place.path / "stage-1/a.txt").read_text() == "by hand\n"
+    assert starts(place) == 1
+
+
+@pytest.mark.parametrize("launched_in", ["import", "root", "unseen"])
+def test_a_job_that_outlives_its_session_gets_a_monitor(place: Place, launched_in: str) -> None:
+    """Its processes in DPDispatcher's folder say that it runs; the wrapper is launched again."""
+    launch(place)
+    if launched_in == "root":
+        assert place.done("reconcile")["findings"][0]["verdict"]["name"] == "SESSION_ALIVE"
+    kill_session()
+    if launched_in == "import":
+        import_log(place)
+    (finding,) = place.done("reconcile")["findings"]
+    assert (finding["verdict"]["name"], finding["action"]) == ("ORPHAN_RUNNING", "attach")
+    (finding,) = place.done("reconcile")["findings"]
+    assert finding["verdict"]["name"] == "SESSION_ALIVE"
+    (place.path / "go").touch()
+    check_collected(place)
+
+
+@pytest.mark.parametrize("launched_in", ["import", "unseen"])
+def test_a_result_that_nobody_collected_is_collected(place: Place, launched_in: str) -> None:
+    """The job ended well after its session; stale markers of an earlier launch are ignored."""
+    launch(place)
+    kill_session()
+    end_job(place)
+    for name, text in (("DPDISP_EXIT_CODE", "3\n"), ("DPDISP_DONE", "")):
+        (place.path / "stage-1" / name).write_text(text)
+        os.utime(place.path / "stage-1" / name, (0, 0))
+    if launched_in == "import":
+        import_log(place)
+    check_collected(place)
+
+
+def test_a_job_that_runs_keeps_running_though_its_wrapper_wrote_an_exit_code(place: Place) -> None:
+    """DPDispatcher alone was killed: the exit code of the wrapper is not the job's."""
+    launch(place)
+    place.done("reconcile")
+    found = subprocess.run(
+        ["pgrep", "-f", f"{DPDISP} submit stage-1/submission.json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = [pid for pid in found.stdout.split() if Path(f"/proc/{pid}/cwd").resolve() == place.path]
+    for pid in here:
+        os.kill(int(pid), signal.SIGKILL)
+    until((place.path / "stage-1/DPDISP_DONE").exists)
+    (finding,) = place.done("reconcile")["findings"]
+    assert finding["verdict"]["name"] in ("ORPHAN_RUNNING", "SESSION_ALIVE")
+    (place.path / "go").touch()
+    check_collected(place)
+
+
+def test_nothing_is_started_while_a_job_that_was_called_failed_computes(place: Place) -> None:
+    """A person called it failed and retries: its process is named, and nothing is dispatched."""
+    launch(place)
+    place.done("reconcile")
+    kill_session()
+    place.done("stage", "fail", "stage-1", "--error", "I gave it up")
+    place.done("stage", "retry", "stage-1", "--fix", "again")
+    answer = place.json("dispatch", "stage-1")
+    assert (answer.code, answer.error["code"]) == (5, "not_stopped")
+    assert starts(place) == 1
+    end_job(place)
+
+
+def test_a_job_that_failed_after_its_session_has_failed(place: Place) -> None:
+    """It is not submitted again, and a retry starts after it has ended."""
+    launch(place)
+    (place.path / "fail").touch()
+    kill_session()
+    import_log(place)
+    end_job(place)
+    (finding,) = place.done("reconcile")["findings"]
+    assert (finding["verdict"]["name"], finding["action"]) == ("TASK_FAILED", "failed")
+    found = place.done("show", "stage-1")
+    assert found["status"] == "failed"
+    assert "a task failed" in found["last_error"]
+    assert starts(place) == 1
