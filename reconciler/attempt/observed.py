@@ -82,6 +82,8 @@ class Far:
     host: str | None = None
     boot_id: str | None = None
     errors: tuple[str, ...] = ()
+    #: Whether the attempt's folder exists there.
+    has_folder: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ class OfJob(StrEnum):
     CODE = ".code"
     #: A command was ended by SIGKILL.
     KILLED = ".killed"
+    #: The exit code with which a task's command came to its end; removed when its shell goes on.
+    REACHED = ".reached"
     #: The job's own exit code, with the tag and the time.
     EXIT = ".exit"
     #: What its commands used; a number follows.
@@ -111,6 +113,7 @@ class Watched(IntEnum):
     OVER = 0
     NOTHING = 10
     COLLECTED = 11
+    REMOVED = ScriptEnd.REMOVED
     SILENT = ScriptEnd.SILENT
     BROKEN = ScriptEnd.BROKEN
 

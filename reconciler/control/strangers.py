@@ -21,6 +21,7 @@ from lifecycle.sweeps.definition import is_sweep
 from projections.words.text import epoch
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths, digest_of, named
 from reconciler.context import Jobs, Mode
 from reconciler.dpdispatcher.watch import AGAIN, surely
@@ -31,7 +32,7 @@ from reconciler.files.described import submission_of, submitted, used_by_launche
 from reconciler.host import processes
 from reconciler.records.traces import forward, launch_told, launched, read_json
 from reconciler.verdict import diagnosis
-from reconciler.verdict.table import Action, Name, Verdict, verdict
+from reconciler.verdict.table import Action, Name, Verdict, is_purged, verdict
 from service.root.disk import utc_text
 from service.root.root import original_of, was_here
 from service.writing.stream_writer import WriteOptions
@@ -162,6 +163,11 @@ def _judged(
         in_vain=recorded.relaunches_alike >= IN_VAIN,
         verifiable=bool(stage.parameters.get("verify")),
     )
+    if is_purged(evidence) and not evidence.jobs:
+        # Nothing else is left of the jobs that the log recorded.
+        evidence = replace(
+            evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
+        )
     if foreign:
         evidence, found = diagnosis.judge_foreign(evidence, state, stage, jobs.root)
     else:

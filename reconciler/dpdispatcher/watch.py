@@ -89,6 +89,9 @@ def _look(attempt: AttemptPaths, again: bool) -> Look:
 
 
 def _watched(found: Verdict) -> Watched | None:
+    if found.name in (Name.ORPHAN_DIR_DELETED, Name.PURGED):
+        # The claims of its starts are gone: DPDispatcher would compute it a second time.
+        return Watched.REMOVED
     if found.name in (Name.FINISHED_NOT_COLLECTED, Name.ASKED_THROUGH_DPDISPATCHER):
         return Watched.OVER
     return _WATCHED.get(found.action)

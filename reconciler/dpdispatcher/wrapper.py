@@ -327,6 +327,7 @@ while :; do
         ;;
     # Killed, it has shown no error of its own.
     $silent | 1[2-9][0-9] | 2[0-9][0-9]) finish $silent ;;
+    $removed) finish $removed ;;
     *) finish $broken ;;
     esac
 done

@@ -265,7 +265,15 @@ def _there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
         return answer
     live = {str(tenant.pid) for tenant in answer.tenants or ()}
     asked = answer.queue is not None and bool(answer.queue.listed)
-    known = (replace(job, id_alive=job.id in live and not asked) for job in answer.jobs)
+    told = {job.name for job in answer.jobs}
+    # DPDispatcher wrote here what it submitted, whatever became of the folder there.
+    submitted = [
+        ObservedJob(name, id=id_)
+        for name, id_ in traces.job_ids(attempt, ()).items()
+        if name not in told and not answer.far.has_folder
+    ]
+    jobs_there = (*answer.jobs, *submitted)
+    known = (replace(job, id_alive=job.id in live and not asked) for job in jobs_there)
     jobs = _listed(attempt, known, answer.queue, answer.complete, works=bool(live))
     missing = (
         path

@@ -264,7 +264,6 @@ def read(printed: str) -> dict[str, ObservedAttempt]:
         else:
             current.append(line)
     said = _by_kind(common)
-    # The place of an attempt whose folder is not there is nowhere.
     places = {
         tag: next((_text(line[1]) for line in found if line[0] == "place"), "")
         for tag, found in own.items()
@@ -276,6 +275,10 @@ def read(printed: str) -> dict[str, ObservedAttempt]:
         tenants[place].append(tenant)
     host, boot_id, asked_at = (said["here"] or [["", "", "0"]])[-1]
     far = Far(int(asked_at), None, host, boot_id)
+    for tag, found in own.items():
+        for pid, ticks in _found_by_environment(found, said):
+            if pid not in [tenant.pid for tenant in tenants[places[tag]]]:
+                tenants[places[tag]].append(Tenant(pid, ticks, places[tag], deleted=True))
     return {
         tag: replace(
             _answer(found, far), queue=queues.get(places[tag]), tenants=tuple(tenants[places[tag]])
@@ -311,6 +314,14 @@ def _tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, Tenant]]:
             yield place, Tenant(int(pid), ticks[pid], folder, folder != named)
 
 
+def _found_by_environment(lines: _Lines, said: _ByKind) -> Iterator[tuple[int, int]]:
+    """Yield process id and start of the live processes of an attempt whose folder was removed."""
+    ticks = {pid: int(since) for pid, state, since in said["stat"] if state not in "ZX"}
+    yield from (
+        (int(pid), ticks[pid]) for kind, pid, *_ in lines if kind == "process" and pid in ticks
+    )
+
+
 def _answer(lines: _Lines, far: Far) -> ObservedAttempt:
     said = {kind: [one[0] for one in found if one] for kind, found in _by_kind(lines).items()}
     jobs = (ObservedJob(name, **{"fail_count": 0, **known}) for name, known in _jobs(lines).items())
@@ -320,7 +331,7 @@ def _answer(lines: _Lines, far: Far) -> ObservedAttempt:
         copies=tuple(said.get("copy", ())),
         recovery_file=bool(said.get("recovery")),
         backward_missing=tuple(map(_text, said.get("absent", ()))),
-        far=replace(far, errors=tuple(errors)),
+        far=replace(far, errors=tuple(errors), has_folder="none" not in said),
         complete=frozenset(said.get("complete", ())),
     )
 

@@ -39,7 +39,7 @@ queue() { # scratch …
             ours = ($1 in ids)
             for (f = folder; f != "" && !ours; sub("/[^/]*$", "", f)) ours = f in folders
             if (ours) print "listed", $1, $2, folder
-        }' <(ids_of "$@") <(readlink -f -- "$@"; echo /nowhere) - <<<"$said"
+        }' <(ids_of "$@") <(readlink -m -- "$@"; echo /nowhere) - <<<"$said"
 }
 
 processes() {
@@ -106,11 +106,16 @@ copy() { # folder, patterns that must be there …
         while read -r file; do printf 'err\t%s\n' "$(tail -c 4000 "$file" | text)"; done
 }
 
+began_with() { # NAME=value
+    grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/|process\t|; s|/environ||'
+}
+
 attempt() { # tag, scratch, patterns that must be there …
     local scratch=$2 place pattern found
     printf 'attempt\t%s\n' "$1"
-    [ -d "$scratch" ] || { printf 'none\n'; return; }
-    printf 'place\t%s\n' "$(readlink -fn "$scratch" | text)"
+    # A cleaner may have removed the folder while its processes work there, or elsewhere by now.
+    printf 'place\t%s\n' "$(readlink -mn "$scratch" | text)"
+    [ -d "$scratch" ] || { printf 'none\t\n'; began_with "WFCTL_ATTEMPT=$1"; return; }
     shift 2
     for place in "$scratch"/job-*.started; do
         [ -e "$place" ] && job "$place"

@@ -90,9 +90,10 @@ told() { # ended or left, job or process, ids
 # Looks twice where there is a queue: what was being submitted shows a moment later.
 stop() { # scratch, scheduler or none, seconds, the attempt in the environment of its processes
     local place ids= pids= jobs= processes= quiet=0 id end=$((SECONDS + $3))
-    place=$(readlink -f "$1") && [ -d "$place" ] || return 0
+    # The folder may have been removed while its jobs run.
+    place=$(readlink -m "$1") && [ -n "$place" ] || return 0
     # No job that comes late starts its command.
-    : >"$place/stopped"
+    [ ! -d "$place" ] || : >"$place/stopped"
     while :; do
         if [ "$2" != none ]; then
             ids=$(queued "$place" "$2") || { printf 'left\twhat the scheduler is silent about\n'; break; }

@@ -48,6 +48,7 @@ class Name(StrEnum):
     UNSEEN = "UNSEEN"
     FORGOTTEN = "FORGOTTEN"
     NEVER_RAN = "NEVER_RAN"
+    PURGED = "PURGED"
     JOB_LOST = "JOB_LOST"
     LEFT_BEHIND = "LEFT_BEHIND"
     REJECTED = "REJECTED"
@@ -251,6 +252,11 @@ def _may_live_unseen(e: Evidence) -> bool:
     return e.scheduler is not None and any(job.started and job.lock_held is None for job in jobs)
 
 
+def is_purged(e: Evidence) -> bool:
+    """Return whether the machine of the jobs answered that the attempt's folder does not exist."""
+    return e.far is not None and e.far.error is None and not e.far.has_folder
+
+
 def _never_ran(e: Evidence) -> bool:
     """Say whether all that is missing are jobs that waited, and no scheduler says of their end."""
     waited = [not job.started and job.queued is None for job in e.open_jobs]
@@ -374,6 +380,14 @@ TABLE: Rows[Evidence] = (
         (9, Name.VANISHED, Action.UNKNOWN),
         lambda e: (e.scheduler or e.far) is not None and not e.looked_twice and bool(e.open_jobs),
         "it is listed no more and left no word; its records are read once more",
+    ),
+    (
+        (9, Name.PURGED, Action.LOST),
+        lambda e: bool(e.jobs) and is_purged(e),
+        (
+            "its folder on the machine of its jobs was removed with their results, and none of its "
+            "processes or jobs is at work"
+        ),
     ),
     (
         (9, Name.UNSEEN, Action.UNKNOWN),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,46 @@ def test_a_far_job_that_was_killed_gets_one_new_attempt(
         let_go(workflow)
         assert run.wait(PATIENCE) == 0, workflow.said()
     check_completed(workflow, TWICE)
+
+
+@pytest.mark.parametrize(
+    "moment", ["computing", "ended", pytest.param("unlogged", marks=pytest.mark.long)]
+)
+def test_a_far_folder_that_a_cleaner_removed_never_lets_one_attempt_compute_twice(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, moment: str
+) -> None:
+    """What computes in it is ended first; only then another attempt starts."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: workflow.trace() == ONCE and watched(workflow))
+    strike(workflow, Victim.SESSION)
+    if moment != "computing":
+        assert stop_below(tmp_path / "far").left == ()
+    if moment == "unlogged":
+        [log] = workflow.root.glob("stage-1/.attempts/att-0001-*/dpdisp.log")
+        log.unlink()
+    shutil.rmtree(tmp_path / "far")
+    (tmp_path / "far").mkdir()
+    workflow.succeed("rehydrate")
+    expected = "ORPHAN_DIR_DELETED" if moment == "computing" else "PURGED"
+    assert expected in verdicts(workflow)
+    assert "NEVER_STARTED" not in verdicts(workflow)
+    until(lambda: workflow.trace() == TWICE)
+    folders = folders_of_processes_below(tmp_path / "far")
+    assert all("att-0002" in folder for folder in folders), folders
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, TWICE)
+
+
+def folders_of_processes_below(folder: Path) -> list[str]:
+    """Return the working folders of processes that work below a folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            found.append(str(place.readlink()))
+    return [one for one in found if one.startswith(f"{folder}/")]
 
 
 @pytest.mark.long

@@ -122,6 +122,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("FINISHED_NOT_COLLECTED", queued(GOOD, queue=SILENCE), Action.ATTACH),
     ("VANISHED", queued(JOB), Action.UNKNOWN),
     ("VANISHED", submitted(far=Far(1, host="far")), Action.UNKNOWN),
+    ("PURGED", submitted(far=Far(1, has_folder=False), looked_twice=True), Action.LOST),
     ("JOB_LOST", queued(JOB, looked_twice=True), Action.LOST),
     ("JOB_TAKEN", queued(replace(JOB, queued="CANCELLED")), Action.LOST),
     ("JOB_TAKEN", queued(replace(BAD, queued="NODE_FAIL")), Action.LOST),
