@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from lifecycle.payload.models import Payload
+    from lifecycle.state.workflow import Attempt
+    from reconciler.context import SubmissionFacts
+    from reconciler.evidence.collect import Evidence
 
 
 #: Stages that are recorded in one append at most.
@@ -224,6 +227,21 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
         attach(jobs, attempt, mode)
 
 
+def _launch_found(
+    attempt: AttemptPaths, recorded: Attempt, evidence: Evidence, facts: SubmissionFacts
+) -> Payload:
+    """Return the command that records a launch which the reconciler found.
+
+    Where the monitor died before it wrote the ids of the jobs here, the machine of the jobs tells
+    them.
+    """
+    if recorded.taken_over:
+        found = launched(attempt, Mode(recorded.mode), facts)
+        return found.model_copy(update={"session": recorded.session})
+    ids = facts.job_ids or tuple(job.id for job in evidence.jobs if job.id is not None)
+    return launched(attempt, Mode(recorded.mode), replace(facts, job_ids=ids))
+
+
 def _asked(
     jobs: Jobs, state: Workflow, finding: AttemptFinding
 ) -> list[tuple[Payload, str | None]]:
@@ -235,9 +253,7 @@ def _asked(
     attempt, recorded, action = newest_attempt(jobs, state, stage), stage.attempts[-1], found.action
     news: list[Payload] = []
     if lacks_launch(stage, evidence, found):
-        launch_ = launched(attempt, Mode(recorded.mode), jobs.runner.facts(attempt))
-        foreign = {"session": recorded.session} if recorded.taken_over else {}
-        news.append(launch_.model_copy(update=foreign))
+        news.append(_launch_found(attempt, recorded, evidence, jobs.runner.facts(attempt)))
     if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
         # In the way of the attempt that takes its place it would be moved aside at once.
         stays = (action is Action.LOST and can_recover(stage)) or recorded.diagnostic

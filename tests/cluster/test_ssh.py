@@ -249,3 +249,26 @@ def test_what_a_job_left_over_ssh_comes_back_or_is_named(
     assert set(files) == {"stage-1/sub/re start", "stage-1/big"}
     assert Path(files["stage-1/big"]["at"]).stat().st_size == 300_000
     assert left["data"]["host"]
+
+
+@pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
+def test_a_far_launch_that_two_sessions_found_is_recorded_once(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """The first monitor died before it wrote the job's id here; so did the second."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    with ending(workflow.start("dispatch", "stage-1")) as dispatch:
+        until(lambda: any((tmp_path / "far").rglob("*_job_id")))
+        strike(workflow, Victim.SESSION)
+        dispatch.wait(PATIENCE)
+    for _ in range(3):
+        strike(workflow, Victim.SESSION)
+        [log] = workflow.root.glob("stage-1/.attempts/att-0001-*/dpdisp.log")
+        log.unlink(missing_ok=True)
+        workflow.succeed("rehydrate")
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+    recorded = [event["data"]["job_ids"] for event in workflow.events("stage.launched")]
+    assert len([ids for ids in recorded if ids]) == 1, recorded
