@@ -5,7 +5,7 @@ ReconcilerError
 │                       UnusableProfile, UnusablePath, LinkedStageFolder,
 │                       MissingInput, EmptyInput
 ├── of an attempt       DamagedAttempt, UnusableName, LaunchFailed, AlreadyMonitored
-├── of its machine      MachineFileMissing, MachineUnreachable, ProgramMissing
+├── of its machine      MachineFileMissing, MachineUnreachable (MachineRefused), ProgramMissing
 ├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
 │                       AgentNotStarted, EnvironmentNotReady
 ├── of a round          UnreadablePoints (control/rounds.py)
@@ -116,6 +116,21 @@ class MachineUnreachable(ReconcilerError):
         "it answers and try again."
     )
     reason: str
+
+
+class MachineRefused(MachineUnreachable):
+    """The machine of a job refuses the connection; asked again it refuses it as before.
+
+    ``is_unknown_host``: its name is not known, which may also be a network that is away.
+    """
+
+    code = "machine_refused"
+    text = (
+        "the machine of the job refuses the connection: {reason}. Nothing was changed; correct "
+        "the connection settings or the key, then try again."
+    )
+    untold = ("is_unknown_host",)
+    is_unknown_host: bool = False
 
 
 class UnusableProfile(ReconcilerError):

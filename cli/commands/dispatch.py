@@ -11,10 +11,11 @@ from cli.frame.options import DryRun, Stage, Writes, argument, option
 from cli.frame.workspace import engine, require_work_tree_of_root
 from cli.frame.writes import through
 from cli.terminal.output import say
-from lifecycle.state.conditions import has_results_kept
+from lifecycle.state.conditions import has_results_kept, hindrance_of
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
     from reconciler.context import Jobs
     from reconciler.verdict.diagnosis import Diagnosis
     from service.writing.workflow_service import Outcome
@@ -71,14 +72,19 @@ def wait(
         ]
         over = all(end["ended"] for end in ends)
         lines = [
-            f"{end['stage']} is {end['status']}"
-            + ("" if end["ended"] else "; no end of its attempt is known")
-            for end in ends
+            f"{id_} is {end['status']}" + ("" if end["ended"] else f"; {_why_open(state, id_)}")
+            for id_, end in zip(stages, ends, strict=True)
         ]
         data = ends[0] if len(ends) == 1 else {"stages": ends, "ended": over}
         output.changed(data, lambda: "\n".join(lines), state)
     if not over:
         raise typer.Exit(1)
+
+
+def _why_open(state: Workflow, id_: str) -> str:
+    """Return why an attempt does not go on, if that is known."""
+    found = hindrance_of(state, state.stage(id_))
+    return "no end of its attempt is known" if found is None else found.why
 
 
 def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:

@@ -154,6 +154,8 @@ _REASON = 300
 _FOR_SOMEBODY = frozenset({"ELSEWHERE", "FORGOTTEN", "UNREADABLE", "UNSEEN", "UNTOLD"})
 #: The verdict on an attempt whose next step was refused; its reason says what to do.
 _HINDERED = "HINDERED"
+#: The verdict on an attempt whose machine refuses the connection, or a folder for its jobs.
+_MACHINE_REFUSED = "MACHINE_REFUSED"
 #: The row of the verdict on an attempt of somebody else's launch that left nothing to look at.
 _OF_SOMEBODY_ELSE = 25
 
@@ -304,6 +306,9 @@ def _under_way(stage: Stage) -> Hindrance | None:
     attempt = stage.open_attempt
     if attempt is None or attempt.action != "unknown":
         return None
+    if attempt.verdict == _MACHINE_REFUSED:
+        why = f"{attempt.id} does not go on: {attempt.reason}; correct it first"
+        return _by(stage, why, "wfctl run")
     if attempt.verdict == _HINDERED:
         why = f"{attempt.id} does not go on: {str(attempt.reason).removesuffix('.')}"
         return _by(stage, why, "wfctl reconcile")

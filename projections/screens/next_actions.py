@@ -304,7 +304,7 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
             yield NextAction(found.command, f"{found.stage}: {found.why}", found.needs)
     waiting = [stage.id for stage in going if stage not in unknown]
     if waiting:
-        yield NextAction(f"wfctl wait {' '.join(waiting)}", f"{_are(waiting)} running")
+        yield NextAction(f"wfctl wait {' '.join(waiting)}", f"{_are(waiting)} under way")
 
 
 def _of_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:

@@ -74,7 +74,8 @@ class Far:
     """What the machine of the jobs answered, where that is another one.
 
     ``asked_at`` is in ns since the epoch by its own clock, ``error`` says why there was no
-    answer, ``errors`` holds the end of what the jobs wrote on stderr.
+    answer, ``errors`` holds the end of what the jobs wrote on stderr. ``refusal`` is the mistake
+    that a person must correct: the connection is refused, or no folder can be made for the jobs.
     """
 
     asked_at: int
@@ -84,6 +85,7 @@ class Far:
     errors: tuple[str, ...] = ()
     #: Whether the attempt's folder exists there.
     has_folder: bool = True
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

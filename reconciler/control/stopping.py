@@ -242,14 +242,14 @@ def stop(attempt: AttemptPaths) -> Stopped:
     From the first moment on no job of it starts its command any more. No process group is ever
     hit, which may hold a person's shell: a job is found by the folder that it works in, and a
     process by that, by the locks that it inherited and by the attempt in its environment. Whatever
-    a silent scheduler may hold is left. Raises MachineUnreachable if nobody can say whether
-    anything is left.
+    a silent scheduler may hold is left. What was never submitted has nothing to end. Raises
+    MachineUnreachable if nobody can say whether anything is left.
     """
     where = machine.of(attempt)
     if attempt.folder.is_dir():
         attempt.barrier.touch()
     if where.is_far or where.has_scheduler:
-        told = ask.stop(attempt)
+        told = ask.stop(attempt) if traces.may_be_submitted(attempt) else []
         ended, left = ([what for word, what in told if word == w] for w in ("ended", "left"))
         there = Stopped(tuple(ended), tuple(left))
     else:

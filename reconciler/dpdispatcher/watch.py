@@ -92,6 +92,9 @@ def _watched(found: Verdict) -> Watched | None:
     if found.name in (Name.ORPHAN_DIR_DELETED, Name.PURGED):
         # The claims of its starts are gone: DPDispatcher would compute it a second time.
         return Watched.REMOVED
+    if found.name == Name.MACHINE_REFUSED:
+        # Asked again it says the same, until a person has corrected the mistake.
+        return Watched.SILENT
     if found.name in (Name.FINISHED_NOT_COLLECTED, Name.ASKED_THROUGH_DPDISPATCHER):
         return Watched.OVER
     return _WATCHED.get(found.action)

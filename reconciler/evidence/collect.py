@@ -112,10 +112,18 @@ class Evidence:
         return [job for job in self.jobs if not job.is_over and not job.is_finished]
 
     @property
+    def refusal(self) -> str | None:
+        """The mistake for which the machine of the jobs refuses its service, if it does."""
+        return None if self.far is None else self.far.refusal
+
+    @property
     def silence(self) -> str | None:
-        """Why a machine or scheduler that was asked gave no answer; None if each did."""
+        """Why a machine or scheduler that was asked gave no answer; None if each did.
+
+        A refusal is an answer.
+        """
         if self.far is not None and self.far.error is not None:
-            return self.far.error
+            return None if self.far.refusal else self.far.error
         if self.queue is not None and self.queue.listed is None:
             return self.queue.error or "the scheduler is silent"
         return None

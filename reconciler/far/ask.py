@@ -21,7 +21,7 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of, is_as
 from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
-from reconciler.errors import MachineUnreachable, ReconcilerError
+from reconciler.errors import MachineRefused, MachineUnreachable, ReconcilerError
 from reconciler.host import processes, program
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Tenant, place_of
@@ -71,12 +71,25 @@ def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
     answered: dict[str, ObservedAttempt] = {}
     for group in groups.values():
         try:
-            found, why = read(_run(group[0], _look(group))), "the far side left it out"
+            found = read(_run(group[0], _look(group)))
+            nothing = dict.fromkeys((one.tag for one in group), Far(0, "the far side left it out"))
         except ReconcilerError as error:
-            found, why = {}, error.message
-        nothing = ObservedAttempt(far=Far(0, why))
-        answered |= {one.tag: found.get(one.tag) or nothing for one in group}
+            found, nothing = {}, {one.tag: _unanswered(one, error) for one in group}
+        answered |= {
+            tag: found.get(tag) or ObservedAttempt(far=far) for tag, far in nothing.items()
+        }
     return answered
+
+
+def _unanswered(attempt: AttemptPaths, error: ReconcilerError) -> Far:
+    """Return what an error says of an attempt: its machine is silent, or refuses the connection.
+
+    The host of an attempt that may be submitted was known: the network is away.
+    """
+    refusal = error.reason if isinstance(error, MachineRefused) else None
+    if isinstance(error, MachineRefused) and error.is_unknown_host:
+        refusal = None if traces.may_be_submitted(attempt) else refusal
+    return Far(0, error.message, refusal=refusal)
 
 
 def _look(group: Sequence[AttemptPaths]) -> str:
@@ -214,6 +227,8 @@ def _helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str
         raise MachineUnreachable(
             f"expected an answer of the helper in JSON, found {done.stdout[:100]!r}"
         ) from error
+    if "refused" in answer:
+        raise MachineRefused(str(answer["refused"]), answer["is_unknown_host"])
     if "error" in answer:
         raise MachineUnreachable(str(answer["error"]))
     return answer
@@ -326,12 +341,15 @@ def _answer(lines: _Lines, far: Far) -> ObservedAttempt:
     said = {kind: [one[0] for one in found if one] for kind, found in _by_kind(lines).items()}
     jobs = (ObservedJob(name, **{"fail_count": 0, **known}) for name, known in _jobs(lines).items())
     errors = (_text(one).strip() for one in said.get("err", ()))
+    refusals = (_text(one).strip() for one in said.get("refused", ()))
     return ObservedAttempt(
         jobs=tuple(jobs),
         copies=tuple(said.get("copy", ())),
         recovery_file=bool(said.get("recovery")),
         backward_missing=tuple(map(_text, said.get("absent", ()))),
-        far=replace(far, errors=tuple(errors), has_folder="none" not in said),
+        far=replace(
+            far, errors=tuple(errors), has_folder="none" not in said, refusal=next(refusals, None)
+        ),
         complete=frozenset(said.get("complete", ())),
     )
 

@@ -2,7 +2,8 @@
 
 Run as a process of its own, by the Python that has DPDispatcher: this is the only place where
 credentials are read, and nothing of them leaves it. It takes one JSON request on stdin and gives
-one JSON answer on stdout, ``{"error": …}`` where it could not. Called with a submission as its
+one JSON answer on stdout, ``{"error": …}`` if it got none, ``{"refused": …}`` if a person must
+correct the connection settings first. Called with a submission as its
 argument it passes text on instead, from stdin to stdout, without the secrets of the machine's
 connection settings.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +28,14 @@ _LOCAL = ("localcontext", "local")
 #: Connection settings that let nobody in, and that a person needs to find a mistake. A command may
 #: hold a password, and any other setting one that was put into the wrong place.
 _PUBLIC = frozenset({"username", "hostname", "key_filename"})
+
+
+class RefusedConnection(Exception):
+    """A connection that cannot be made before a person corrects its settings."""
+
+
+class UnknownHost(RefusedConnection):
+    """A host name that is not known here: a mistake, or a network that is away."""
 
 
 def main() -> int:
@@ -45,6 +55,9 @@ def main() -> int:
             answer = {name: machine.get(name) for name in _TOLD}
             if str(machine.get("context_type")).lower() in _LOCAL and "submission" in request:
                 answer |= _describe_submission(request["submission"])
+    except RefusedConnection as error:
+        unknown = isinstance(error, UnknownHost)
+        answer = {"refused": redacted(str(error), machine), "is_unknown_host": unknown}
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer
         answer = {"error": redacted(f"{type(error).__name__}: {error}", machine)}
     json.dump(answer, answers)
@@ -144,7 +157,70 @@ def _without_log() -> Iterator[None]:
 def _session(profile: dict[str, Any]) -> Any:
     with _without_log():
         from dpdispatcher.contexts.ssh_context import SSHSession
-    return SSHSession(**profile)
+        from paramiko import AuthenticationException
+    try:
+        _check_names(profile)
+        return SSHSession(**profile)
+    except TypeError as error:
+        raise RefusedConnection(f"remote_profile cannot be used: {error}") from error
+    except (AuthenticationException, RuntimeError) as error:
+        if not _is_login_refused(error):
+            raise
+        raise RefusedConnection(_refused_login(profile, error)) from error
+
+
+def _check_names(profile: dict[str, Any]) -> None:
+    """Raise `RefusedConnection` if the settings name a key or a host that does not exist."""
+    key, host = profile.get("key_filename"), profile.get("hostname")
+    if key and not Path(key).exists():
+        why = f"the key file {Path(key).absolute()} (key_filename) does not exist"
+        raise RefusedConnection(why)
+    # A proxy's command finds the host itself.
+    if host is None or profile.get("proxy_command") is not None:
+        return
+    try:
+        socket.getaddrinfo(host, None, socket.AF_INET)
+    except socket.gaierror as error:
+        if error.errno in _UNKNOWN_HOST:
+            why = f"the host name {host} (hostname) is not known{_alias(host)}"
+            raise UnknownHost(why) from error
+
+
+#: A name server that is away says EAI_AGAIN: that is no answer.
+_UNKNOWN_HOST = (socket.EAI_NONAME, socket.EAI_NODATA)
+
+
+def _alias(host: str) -> str:
+    """Return what to write for a host name that is an alias of the user's SSH settings."""
+    import paramiko
+
+    try:
+        settings = paramiko.SSHConfig.from_path(Path("~/.ssh/config").expanduser())
+    except (OSError, paramiko.SSHException):
+        return ""
+    if host not in settings.get_hostnames():
+        return ""
+    named = settings.lookup(host).get("hostname", "its HostName")
+    return f"; it is an alias of ~/.ssh/config, which is not read: write {named} as hostname"
+
+
+#: Words of Paramiko for a login that was cut off or got no answer in time.
+_CUT_OFF = ("timeout", "timed out", "eof", "shut down")
+
+
+def _is_login_refused(error: Exception) -> bool:
+    """Return whether the machine, or the lack of a usable key, refused the login.
+
+    A login that was cut off, or got no answer in time, is raised as a failed one too.
+    """
+    words = f"{error} {error.__cause__ or ''}".lower()
+    return "authentication" in words and not any(one in words for one in _CUT_OFF)
+
+
+def _refused_login(profile: dict[str, Any], error: Exception) -> str:
+    user, host, key = (profile.get(one) for one in ("username", "hostname", "key_filename"))
+    by = f" with the key {key}" if key else ""
+    return f"{host} refuses the user {user}{by}: {error}"
 
 
 def _describe_submission(path: str) -> dict[str, Any]:

@@ -110,12 +110,33 @@ began_with() { # NAME=value
     grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/|process\t|; s|/environ||'
 }
 
+# Only what no further try changes: a full disk may have room again.
+why_unmakable() { # folder of an attempt, remote_root
+    local at=$1 above=${2%/*}
+    if [ ! -d "$2" ] && [ ! -d "${above:-/}" ]; then
+        printf 'remote_root %s cannot be made: the folder %s does not exist' "$2" "$above"
+        return
+    fi
+    until [ -z "$at" ] || [ -e "$at" ]; do at=${at%/*}; done
+    if [ ! -d "${at:-/}" ]; then
+        printf 'remote_root %s cannot be used: %s is not a folder' "$2" "$at"
+    elif [ ! -w "${at:-/}" ] || [ ! -x "${at:-/}" ]; then
+        printf 'remote_root %s cannot be used: %s may not write into %s' "$2" "$(id -un)" "${at:-/}"
+    fi
+}
+
 attempt() { # tag, scratch, patterns that must be there …
     local scratch=$2 place pattern found
     printf 'attempt\t%s\n' "$1"
     # A cleaner may have removed the folder while its processes work there, or elsewhere by now.
     printf 'place\t%s\n' "$(readlink -mn "$scratch" | text)"
-    [ -d "$scratch" ] || { printf 'none\t\n'; began_with "WFCTL_ATTEMPT=$1"; return; }
+    if [ ! -d "$scratch" ]; then
+        printf 'none\t\n'
+        began_with "WFCTL_ATTEMPT=$1"
+        found=$(why_unmakable "$scratch" "${scratch%"/$1"}")
+        [ -z "$found" ] || printf 'refused\t%s\n' "$(printf %s "$found" | text)"
+        return
+    fi
     shift 2
     for place in "$scratch"/job-*.started; do
         [ -e "$place" ] && job "$place"

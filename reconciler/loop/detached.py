@@ -263,7 +263,8 @@ class Limits:
 class LoopSession:
     """How one session went: its exit code, the seconds it took, and what it printed.
 
-    ``reason`` is its exit reason, ``code`` and ``message`` are those of its error, if any.
+    ``reason`` is its exit reason, ``code`` is that of its error, if any. ``message`` is that of its
+    error, or says what a blocked session waits for.
     ``has_progress`` tells whether it completed a stage.
     """
 
@@ -285,7 +286,8 @@ class LoopSession:
     def is_last(self) -> str | None:
         """Say why no session follows this one, if so."""
         if self.reason in ("completed", "blocked"):
-            return self.reason
+            words = " ".join((self.message or "").split())[:_WORDS]
+            return f"{self.reason}: {words}" if words else self.reason
         if self.reason is None and self.exit_code in _HOPELESS:
             return f"a session that cannot begin{self.failure}"
         return None
@@ -446,5 +448,8 @@ def _told(printed: str) -> dict[str, Any]:
         envelope: Mapping[str, Any] = json.loads(printed)
         if "error" in envelope:
             return {key: str(envelope["error"][key]) for key in ("code", "message")}
-        return {"reason": str(envelope["data"]["exit_reason"])}
+        reason = str(envelope["data"]["exit_reason"])
+        return {"reason": reason} | (
+            {"message": str(envelope["data"].get("message", ""))} if reason == "blocked" else {}
+        )
     return {}

@@ -25,6 +25,7 @@ from reconciler.records.used import together, used_in
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
 
+_SUBMITS = re.compile(r"^== \S+ submit", re.MULTILINE)
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
 _PLACE = re.compile(r"^.* - INFO : (?:at|remote path:) (.+)$", re.MULTILINE)
 _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
@@ -158,6 +159,15 @@ def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
         for path in copy.glob("*_job_id"):
             found[path.name.removesuffix("_job_id")] = plain.text(path).strip()
     return found
+
+
+def may_be_submitted(attempt: AttemptPaths) -> bool:
+    """Return whether DPDispatcher may have been called to submit jobs of a watched attempt.
+
+    The wrapper logs each call before it starts. Without a log nothing is known.
+    """
+    text = plain.text(attempt.log)
+    return not text or _SUBMITS.search(text) is not None
 
 
 def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:

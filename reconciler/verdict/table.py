@@ -62,6 +62,7 @@ class Name(StrEnum):
     TASKS_REMAIN = "TASKS_REMAIN"
     TASKS_DONE = "TASKS_DONE"
     TASKS_FAILED = "TASKS_FAILED"
+    MACHINE_REFUSED = "MACHINE_REFUSED"
     UNREADABLE = "UNREADABLE"
     HINDERED = "HINDERED"
 
@@ -126,14 +127,19 @@ def verdict(evidence: Evidence) -> Verdict:
     ended = datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC) if ends else None
     return replace(
         found,
-        reason=f"{found.reason}{_left_at_work(found, evidence)}",
+        reason=f"{found.reason}{_circumstances(found, evidence)}",
         occurred_at=None if ended is None else utc_text(ended),
         stop=_deleted(evidence) if found.row == 0 else (),
     )
 
 
-def _left_at_work(found: Verdict, e: Evidence) -> str:
-    """Name what a command that ended well has left at work; its outputs say if it is waited for."""
+def _circumstances(found: Verdict, e: Evidence) -> str:
+    """Name what the machine refuses, and what a command that ended well has left at work.
+
+    The outputs of that command say if what it left is waited for.
+    """
+    if found.name == Name.MACHINE_REFUSED:
+        return f": {e.refusal}"
     if found.action in (Action.WAIT, Action.ATTACH) and e.awaited:
         named = ", ".join(e.awaited[:_NAMED])
         return f"; its command ended well, its outputs are not all there: waits for {named}"
@@ -283,6 +289,11 @@ TABLE: Rows[Evidence] = (
         ),
     ),
     ((1, Name.MONITORED, Action.WAIT), _is_monitored, "a monitor watches it"),
+    (
+        (2, Name.MACHINE_REFUSED, Action.UNKNOWN),
+        lambda e: e.far is not None and e.far.error is not None and e.refusal is not None,
+        "the machine of its jobs refuses the connection",
+    ),
     ((2, Name.UNKNOWN, Action.UNKNOWN), _lacks_an_answer, "a lock or the processes gave no answer"),
     (
         (3, Name.RUNS_ON_AFTER_MOVE, Action.WAIT),
@@ -421,6 +432,11 @@ TABLE: Rows[Evidence] = (
         (9, Name.LEFT_BEHIND, Action.LOST),
         lambda e: e.moved and not e.jobs and not _was_refused(e),
         "nothing of it was started before the root was moved, and its files name that place",
+    ),
+    (
+        (2, Name.MACHINE_REFUSED, Action.UNKNOWN),
+        lambda e: not e.jobs and e.refusal is not None,
+        "no job can be submitted to its machine",
     ),
     (
         (14, Name.LAUNCHED_IN_VAIN, Action.FAILED),

@@ -16,6 +16,7 @@ CODES: dict[str, str] = {
     "older_event_schema": _INNER,
     "store_closed": _INNER,
     "unusable_name": "a forged stage alone has such a name, and no next step leads round it",
+    "machine_refused": "a key that goes away between two questions; no test yet",
     "machine_unreachable": "an SSH server that goes away between two questions; no test yet",
     "already_monitored": "two launches at one moment: tests/reconciler/test_recovery.py",
     "locks_unreliable": "a file system that grants a lock twice: tests/eventstore/test_sqlite.py",

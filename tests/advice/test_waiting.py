@@ -19,6 +19,7 @@ FOR_SOMEBODY = ("UNSEEN", "FORGOTTEN", "ELSEWHERE", "UNTOLD", "UNREADABLE")
 #: What the page has besides, and the test that brings it about.
 ELSEWHERE = {
     "UNKNOWN": "asked again: tests/crash/test_waiting.py",
+    "MACHINE_REFUSED": "goes on once it is corrected: tests/cluster/test_refused.py",
     "HINDERED": "tried again: tests/crash/test_waiting.py",
     "stranger_at_work": "tests/crash/test_lives.py",
 }

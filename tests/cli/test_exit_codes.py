@@ -128,6 +128,7 @@ CHOSEN: dict[type[Exception], int] = {
     jobs.InlineSecret: REFUSED,
     jobs.MachineFileMissing: REFUSED,
     jobs.MachineUnreachable: FAILED,
+    jobs.MachineRefused: FAILED,
     jobs.UnusableProfile: FAILED,
     jobs.UnusablePath: FAILED,
     jobs.LinkedStageFolder: FAILED,

@@ -36,6 +36,8 @@ EMPTY = Marker(SeenMarker.UNREADABLE, None, None, 9_000)
 
 NONE = Queue(1, ())
 SILENCE = Queue(1, None, "socket timed out")
+REFUSAL = Far(0, "the machine refuses", refusal="the key file /k does not exist")
+UNMAKABLE = Far(1, has_folder=False, refusal="remote_root /r/far cannot be made")
 GONE = replace(JOB, state=4)
 WAITED = replace(JOB, started=False, failed_flag=None)
 
@@ -119,6 +121,10 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("UNKNOWN", queued(JOB, queue=SILENCE), Action.UNKNOWN),
     ("UNKNOWN", seen(scheduler="Slurm", queue=SILENCE), Action.UNKNOWN),
     ("UNKNOWN", seen(far=Far(0, "refused"), tenants=None), Action.UNKNOWN),
+    ("MACHINE_REFUSED", seen(far=REFUSAL, tenants=None), Action.UNKNOWN),
+    ("MACHINE_REFUSED", seen(far=UNMAKABLE, exit_marker=own(69)), Action.UNKNOWN),
+    ("MONITORED", seen(far=REFUSAL, monitor_locked=True), Action.WAIT),
+    ("VANISHED", submitted(far=UNMAKABLE), Action.UNKNOWN),
     ("FINISHED_NOT_COLLECTED", queued(GOOD, queue=SILENCE), Action.ATTACH),
     ("VANISHED", queued(JOB), Action.UNKNOWN),
     ("VANISHED", submitted(far=Far(1, host="far")), Action.UNKNOWN),

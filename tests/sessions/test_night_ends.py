@@ -82,8 +82,8 @@ def test_only_the_last_notice_of_a_night_is_the_end(tmp_path: Path) -> None:
     until(lambda: [one for one in notices(tmp_path) if one.get("last")], 120)
     assert len(events(place, "session.ended")) > 1
     assert [one["kind"] for one in notices(tmp_path)] == ["failure", "end"]
-    assert "ended: blocked; this is its last notice" in notices(tmp_path)[-1]["text"]
-    assert first_line(place).endswith(": blocked")
+    assert "ended: blocked: stage-3: failed" in notices(tmp_path)[-1]["text"]
+    assert ": blocked: stage-3: failed" in first_line(place)
 
 
 def serve(place: Place, folder: Path, script: str) -> subprocess.Popen[str]:
