@@ -7,10 +7,38 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic_core import from_json
+
 from agents.errors import WrongArguments
-from agents.tools import TOOLS, Route, Tool
+from agents.tools import TOOLS, Route, Schema, Tool
 
 Arguments = Mapping[str, Any]
+
+
+#: JSON Schema type → the Python types of such values.
+_PYTHON_TYPES = {"integer": int, "boolean": bool, "array": list, "object": dict}
+
+
+def read_arguments(tool: Tool, given: Arguments) -> dict[str, Any]:
+    """Return the arguments without those that are null, with JSON text as the value it encodes.
+
+    Text is read only for an argument of another type than string, and kept if it is not JSON of
+    that type.
+    """
+    properties = tool.schema["properties"]
+    known = {name: value for name, value in given.items() if value is not None}
+    return {name: _read_value(properties.get(name, {}), value) for name, value in known.items()}
+
+
+def _read_value(schema: Schema, value: Any) -> Any:
+    expected = _PYTHON_TYPES.get(schema.get("type", ""))
+    if expected is None or not isinstance(value, str):
+        return value
+    try:
+        found = from_json(value, allow_inf_nan=False)
+    except ValueError:
+        return value
+    return found if type(found) is expected else value
 
 
 def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
@@ -30,8 +58,13 @@ def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     return [*words, "--", *places] if places else words
 
 
+#: Arguments that every route takes if the schema of its tool has them.
+_OF_EVERY_ROUTE = {"action", "root", "request_id"}
+
+
 def _route_of(tool: Tool, given: Arguments) -> Route:
-    names = {name for name, value in given.items() if value is not None} - {"action", "root"}
+    # A route that only reads may be repeated, so it needs no request id.
+    names = {name for name, value in given.items() if value is not None} - _OF_EVERY_ROUTE
     routes = tool.routes[given.get("action")]
     for route in routes:
         if names >= set(route.needs) and names <= route.fields:

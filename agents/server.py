@@ -7,6 +7,7 @@ opens the log anew. So a log that is moved, restored or upgraded meanwhile is se
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from mcp.shared.exceptions import MCPError
 
 from agents.answers import ToolAnswer, answer_of, failure
 from agents.errors import OutsideFolder, ToolCallError, UnfitArguments
-from agents.lines import line_of
+from agents.lines import line_of, read_arguments
 from agents.tools import TOOLS, Tool
 from agents.warm import CommandEnd, Running, Warm
 
@@ -199,13 +200,14 @@ async def _call_tool(
 
 
 async def _called(face: Face, context: Call, params: types.CallToolRequestParams) -> ToolAnswer:
-    once, given = (params.meta or {}).get(CALL_ID), params.arguments or {}
+    once = (params.meta or {}).get(CALL_ID)
     tool = TOOLS.get(params.name)
     if tool is None:
         raise _invalid(f"expected a tool of {', '.join(TOOLS)}; found {params.name!r}")
+    given = read_arguments(tool, params.arguments or {})
     validator = jsonschema.Draft202012Validator({**tool.schema, "additionalProperties": False})
     problems = [
-        f"{'.'.join(map(str, e.path)) or 'arguments'}: {e.message[:200]}"
+        f"{'.'.join(map(str, e.path)) or 'arguments'}: {_problem(e)}"
         for e in validator.iter_errors(given)
     ][:5]
     try:
@@ -218,6 +220,13 @@ async def _called(face: Face, context: Call, params: types.CallToolRequestParams
     ended = await face.run(line, context, root, writes=tool.writes)
     person = tool.decided_by.format(**given) if tool.decided_by and given.get("amendment") else None
     return answer_of(*ended, writes=tool.writes, person=person)
+
+
+def _problem(error: jsonschema.ValidationError) -> str:
+    if error.validator == "type":
+        found = json.dumps(error.instance, ensure_ascii=False)
+        return f"expected {error.validator_value}, found {found[:200]}"
+    return error.message[:200]
 
 
 async def _read_resource(

@@ -212,6 +212,52 @@ def test_a_log_that_is_taken_away_and_given_back_is_noticed(root: Place) -> None
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_null_means_not_given_and_json_text_is_the_value_it_encodes(root: Place, era: str) -> None:
+    """Strict-mode clients send null for each optional argument, others send objects as text."""
+
+    async def steps(one: Agent) -> None:
+        assert (await one.call("get", stage=None, root=None)).data["workflow"] == "melt"
+        assert len((await one.call("history", action="log", limit="1", at=None)).data) == 1
+        as_text = {"stages": '["stage-1"]', "set": '{"parameters.x": 1}', "dry_run": "false"}
+        proposed = await one.call("propose", **as_text, reason="try", place=None)
+        assert proposed.data["amendment"]["changes"] == {"parameters": {"x": {"new": 1}}}
+        assert not (await one.call("record", note="[1]", expected_version="3")).is_error
+
+    drive(root.path, steps, era=era)
+    assert root.notes() == ["[1]"]
+
+
+def test_text_that_is_no_json_of_the_declared_type_is_refused(root: Place) -> None:
+    """A number in the place of a list, another text, half a surrogate pair, deep nesting."""
+
+    async def steps(one: Agent) -> None:
+        for text in ("2", "stage-1", '["\\ud800"]', "[" * 5000, "null", "true"):
+            refused = await one.call("propose", stages=text, set={"parameters.x": 1}, reason="try")
+            assert refused.error["code"] == "unfit_arguments", text
+            assert "stages: expected array, found " in refused.error["message"]
+        refused = await one.call("history", action="log", limit="1.5")
+        assert refused.error["message"] == 'history: limit: expected integer, found "1.5"'
+        required = await one.call("stage", action="prepare", stage=None)
+        assert required.error["message"] == "stage: arguments: 'stage' is a required property"
+
+    drive(root.path, steps)
+    assert root.done("amend", "list") == []
+
+
+@pytest.mark.parametrize("action", ["verify", "wait"])
+def test_an_action_that_only_reads_takes_the_request_id_of_its_schema(
+    root: Place, action: str
+) -> None:
+    """The schema of a tool has one for all of its actions."""
+
+    async def steps(one: Agent) -> None:
+        told = await one.call("stage", action=action, stage="stage-1", request_id="r1")
+        assert told.data["stage"] == "stage-1"
+
+    drive(root.path, steps)
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_a_clients_own_id_of_a_call_is_its_request_id(root: Place, era: str) -> None:
     """Sent again, it is answered as the first time; an id in the arguments goes before it."""
 
