@@ -5,17 +5,23 @@ from __future__ import annotations
 import errno
 import hmac
 import os
+import re
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import uvicorn
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,10 +32,58 @@ def over_stdio(server: Server[Any]) -> None:
     """Serve one client over stdin and stdout, until it leaves."""
 
     async def serve() -> None:
-        async with stdio_server() as (received, sent):
-            await server.run(received, sent, server.create_initialization_options())
+        writer, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        async with stdio_server() as (received, sent), anyio.create_task_group() as group:
+            group.start_soon(_forward, received, writer, sent.send)
+            await server.run(messages, sent, server.create_initialization_options())
+            group.cancel_scope.cancel()
 
     anyio.run(serve)
+
+
+async def _forward(
+    received: AsyncIterable[SessionMessage | Exception],
+    writer: MemoryObjectSendStream[SessionMessage | Exception],
+    answer: Callable[[SessionMessage], Awaitable[None]],
+) -> None:
+    """Pass messages on to the server, and answer lines that are no messages."""
+    async with writer:
+        async for message in received:
+            if not isinstance(message, Exception):
+                await writer.send(message)
+            elif refusal := _refuse_line(message):
+                await answer(SessionMessage(refusal))
+
+
+#: A string, a bracket, or the id of the object that it stands in.
+_TOKEN = re.compile(r'"id"\s*:\s*(?P<id>"(?:[^"\\]|\\.)*"|-?\d+)|"(?:[^"\\]|\\.)*"|[][{}]')
+
+
+def _refuse_line(error: Exception) -> JSONRPCError | None:
+    """Return the answer to a line that is no message of the protocol; None for a blank line."""
+    code, reason, id_ = INVALID_REQUEST, "expected a message of JSON-RPC 2.0", None
+    for problem in error.errors() if isinstance(error, ValidationError) else ():
+        found = problem["input"]
+        if problem["type"] == "json_invalid" and isinstance(found, str):
+            if not found.strip():
+                return None
+            code, reason, id_ = PARSE_ERROR, problem["msg"], find_request_id(found)
+        elif isinstance(found, dict) and type(found.get("id")) in (int, str):
+            id_ = found["id"]
+    return JSONRPCError(jsonrpc="2.0", id=id_, error=ErrorData(code=code, message=reason))
+
+
+def find_request_id(line: str) -> int | str | None:
+    """Return the id of a request that no parser accepts; None if it has none."""
+    depth = 0
+    for token in _TOKEN.finditer(line):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if depth == 1 and token["id"] is not None:
+            try:
+                return cast("int | str", from_json(token["id"]))
+            except ValueError:
+                return None
+    return None
 
 
 def over_http(
