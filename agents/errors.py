@@ -3,6 +3,7 @@
 ToolCallError
 ├── WrongArguments      arguments that the tool does not take
 ├── UnfitArguments      arguments that do not go together
+├── NotOffered          what only a person may do
 └── OutsideFolder       a root that this server does not serve
 """
 
@@ -27,6 +28,12 @@ class UnfitArguments(ToolCallError):
     """Arguments that the tool's schema does not allow."""
 
     code = "unfit_arguments"
+
+
+class NotOffered(ToolCallError):
+    """A call for what no tool does; ``next_actions`` has the command of a person."""
+
+    code = "not_offered"
 
 
 class OutsideFolder(ToolCallError):

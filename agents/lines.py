@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from agents.errors import WrongArguments
-from agents.tools import TOOLS, Route, Schema, Tool
+from agents.errors import NotOffered, WrongArguments
+from agents.tools import TOOLS, Route, Schema, Tool, find_withheld_command
 
 Arguments = Mapping[str, Any]
 
@@ -47,9 +47,16 @@ def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     ``once``: the client's own id of the call, for a write that is given no ``request_id``.
 
     Values are never words of their own that an option could be read from: what goes by place
-    stands behind ``--``, what goes by name in one word with its option. Raises `WrongArguments`.
+    stands behind ``--``, what goes by name in one word with its option. Raises `WrongArguments`,
+    `NotOffered`.
     """
     route = _route_of(tool, given)
+    if command := find_withheld_command(route, given):
+        why = "a person decides it; with --dry-run it shows what would be left behind"
+        raise NotOffered(
+            f"{tool.name}: no tool does this. A person may run `{command}`; {why}.",
+            next_actions=[{"command": command, "person": True, "reason": why}],
+        )
     words = [*route.words, *route.fixed]
     known = {"request_id": once, **{name: one for name, one in given.items() if one is not None}}
     for name, option in route.options.items():
@@ -195,7 +202,8 @@ def _read(tool: Tool, route: Route, words: list[str]) -> dict[str, Any] | None:
         return None
     found.update((name, [word]) for name, word in zip(route.places, by_place, strict=True))
     given = {**{name: _typed(tool, name, values) for name, values in found.items()}, **flags}
-    return given if set(route.needs) <= set(given) else None
+    is_offered = set(route.needs) <= set(given) and find_withheld_command(route, given) is None
+    return given if is_offered else None
 
 
 def _typed(tool: Tool, name: str, values: list[str]) -> Any:

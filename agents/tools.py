@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from lifecycle.machines.definition import CANCELLED
+
 Schema = dict[str, Any]
 
 #: What a field is, by the mark behind its name.
@@ -58,6 +60,16 @@ class Route(NamedTuple):
     def fields(self) -> frozenset[str]:
         """What it takes."""
         return frozenset((*self.places, *self.options))
+
+
+def find_withheld_command(route: Route, given: Mapping[str, Any]) -> str | None:
+    """Return the command by which only a person does what a call requests; None if it is on offer.
+
+    A transition to the phase `cancelled` is a cancellation by another name.
+    """
+    if route.words == ("machine", "transition") and given.get("phase") == CANCELLED:
+        return f"wfctl machine cancel {given['machine']}"
+    return None
 
 
 class Tool(NamedTuple):

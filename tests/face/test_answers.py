@@ -124,6 +124,11 @@ CALLS: list[tuple[str, list[str], dict[str, Any]]] = [
     ),
     ("wfctl machine approve m design", [], {"a_person_runs": "wfctl machine approve m design"}),
     ("wfctl machine cancel m", [], {"a_person_runs": "wfctl machine cancel m"}),
+    (
+        "wfctl machine transition m cancelled",
+        [],
+        {"a_person_runs": "wfctl machine transition m cancelled"},
+    ),
     ("wfctl replay --rebuild", [], {"a_person_runs": "wfctl replay --rebuild"}),
 ]
 

@@ -136,6 +136,20 @@ def test_an_agent_cannot_agree_and_is_told_who_can(root: Place) -> None:
     assert root.done("amend", "list")[0]["status"] == "proposed"
 
 
+def test_a_transition_to_cancelled_is_not_on_offer(root: Place) -> None:
+    """An agent cancels no machine; it is told the command of a person. Listing by phase stays."""
+
+    async def steps(one: Agent) -> None:
+        await one.call("begin", action="machine", machine="m", type="oneshot")
+        refused = await one.call("transition", machine="m", phase="cancelled", reason="over")
+        assert refused.error["code"] == "not_offered"
+        assert [n["a_person_runs"] for n in refused.value["next"]] == ["wfctl machine cancel m"]
+        assert (await one.call("get", machine="m")).data["phase"] == "plan"
+        assert not (await one.call("list", phase="cancelled")).is_error
+
+    drive(root.path, steps)
+
+
 def test_who_acts_is_always_an_agent(root: Place) -> None:
     """Neither the server's environment nor a caller's words make it a person."""
 
