@@ -250,6 +250,11 @@ class StateFindings:
         document = self.state.document
         if not self.version.has_log:
             yield self._at("no_log", "", f"there is no {LOG}: the state alone says what was")
+        entries = self.version.entries
+        has_begun = any(stage.get("status", "pending") != "pending" for stage in self.state.stages)
+        if entries and has_begun and not any(entry.stage for entry in entries):
+            evidence = f"{len(entries)} entries, the first: {entries[0].text:.100}"
+            yield _spread("unread_log", entries, evidence)
         if document.get("workflow_status") == "completed":
             for stage in self.state.stages:
                 if stage.get("status") not in FINISHED:

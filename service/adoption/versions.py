@@ -17,7 +17,11 @@ from service.root.disk import content_within, utc_text
 from service.root.git import git
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)
-_STAGE = re.compile(r"(stage-[1-9][0-9]*)\b(?: \(.*?\))?:?(.*)", re.ASCII | re.DOTALL)
+#: The spellings of a stage in the published texts: `stage-1 (Name)`, and `Stage 1 (Name):`.
+_STAGE = re.compile(r"stage-([1-9][0-9]*)\b(?: \(.*?\))?:?(.*)", re.ASCII | re.DOTALL)
+_SPACED_STAGE = re.compile(
+    r"[Ss]tage ([1-9][0-9]*)(?: \(.*?\))?(?::|(?= retry #))(.*)", re.ASCII | re.DOTALL
+)
 #: What stands behind the name of a stage: without it the line only begins with the same words.
 _BEHIND = re.compile(r"(?: \(.*?\))?(?::|(?= retry #))(.*)", re.ASCII | re.DOTALL)
 _STATUS = re.compile(r"\bstatus\s*(?:->|→|=>)\s*([A-Za-z_]+)")
@@ -103,13 +107,14 @@ def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, st
 def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the stage that a line is about, and what the line says of it; None for no stage."""
     numbered = _STAGE.match(text)
-    if numbered is not None and (numbered[1] in known or not known):
-        return numbered[1], numbered[2]
+    if numbered is not None and (f"stage-{numbered[1]}" in known or not known):
+        return f"stage-{numbered[1]}", numbered[2]
     for word, stage in known.items():
         said = _BEHIND.match(text, len(word)) if text.startswith(word) else None
         if said is not None:
             return stage, said[1]
-    return (numbered[1], numbered[2]) if numbered is not None else (None, "")
+    numbered = numbered or _SPACED_STAGE.match(text)
+    return (f"stage-{numbered[1]}", numbered[2]) if numbered is not None else (None, "")
 
 
 def runs(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
@@ -135,6 +140,7 @@ KINDS = {
     "other_workflow": "earlier versions of another workflow, which are not taken",
     "unreadable_version": "a committed version that cannot be read",
     "no_log": "no log that says what was",
+    "unread_log": "a log of which no line can be given to a stage",
     "missing_output": "an output is named but not there",
     "illegal_transition": "a change of status that the protocol does not have",
     "missing_step": "a status claimed without the step before it",

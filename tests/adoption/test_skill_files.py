@@ -81,6 +81,50 @@ def test_a_line_that_begins_with_a_name_is_of_that_stage(tmp_path: Path) -> None
     assert [line.get("stage") for line in lines] == ["stage-1", "stage-1", None, None]
 
 
+def test_the_spelling_of_the_published_example_is_read(tmp_path: Path) -> None:
+    """`Stage 1 (Name)` is `stage-1`, also in a log that has both; what is illegal is found."""
+    log = s.log_of(
+        "Session 1 started. Workflow: w", "Stage 1 (Grow): status -> preparing",
+        "Stage 1: launched locally, PID 48291", "Stage 1 (Grow): status -> failed",
+        "Stage 1 retry #1 after fix: smaller step", "stage-1 (Grow): status -> preparing",
+        "Stage 1 (Grow): status -> completed", "Stage 2 (Cool): status -> ready",
+        "Stage 1 was slow: status -> running",
+    )  # fmt: skip
+    state = skill_file(status="completed", retry_count=1, started_at="x", completed_at="x")
+    folder = s.write_files(tmp_path / "w", state, log)
+    (folder / "stage-1").mkdir()
+    (folder / "stage-1/film.xyz").touch()
+    answer = s.import_(folder)
+    illegal = [evidence for _, _, evidence in s.of_kind(answer, "illegal_transition")]
+    assert illegal == ["pending -> preparing", "preparing (line 6) -> completed"]
+    assert [line for _, line, _ in s.of_kind(answer, "unknown_stage")] == [8]
+    assert not {"missing_step", "unlogged_retry", "unread_log"} & {*s.kinds(answer)}
+    lines = [one["data"] for one in Place(folder).done("events", "--type", "line.imported")]
+    stages = [line.get("stage") for line in lines]
+    assert stages == [None, *["stage-1"] * 6, "stage-2", None]
+
+
+def test_a_name_that_looks_like_a_number_of_a_stage_is_the_name(tmp_path: Path) -> None:
+    """A stage that is called "Stage 1" is meant by that, whatever its number is."""
+    stages = [{"id": "stage-1", "name": "Warm up"}, {"id": "stage-2", "name": "Stage 1"}]
+    log = s.log_of("Stage 1: status -> ready", "Stage 2: status -> ready")
+    place = s.imported(s.write_files(tmp_path / "w", s.document(*stages), log))
+    lines = [event["data"] for event in place.done("events", "--type", "line.imported")]
+    assert [line.get("stage") for line in lines] == ["stage-2", "stage-2"]
+
+
+def test_a_log_of_which_no_line_can_be_given_to_a_stage_is_a_finding(tmp_path: Path) -> None:
+    """A stage began, and no line says so in a known spelling. Before any stage began it is not a finding."""
+    log = s.log_of("Session 1 started. Workflow: w", "The film grows: status -> completed")
+    state = skill_file(status="completed")
+    answer = s.import_(s.write_files(tmp_path / "w", state, log))
+    [(file, line, evidence)] = s.of_kind(answer, "unread_log")
+    assert (file, line) == (s.LOG, 1)
+    assert evidence.startswith("2 entries, the first: Session 1 started.")
+    fresh = s.import_(s.write_files(tmp_path / "x", skill_file(), log))
+    assert "unread_log" not in s.kinds(fresh)
+
+
 def test_a_launch_that_is_written_down_within_seconds_is_no_finding(tmp_path: Path) -> None:
     """One that was minutes before the log's line is."""
     for second, found in (("10:02:50", 0), ("10:01:00", 1)):
