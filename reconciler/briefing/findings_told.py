@@ -8,7 +8,7 @@ from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.observed import ObservedJob
 from reconciler.briefing.briefing import BriefItem, BriefVerdict, Repair
 from reconciler.control.strangers import AttemptFinding
-from reconciler.evidence.collect import Evidence, Presence
+from reconciler.evidence.evidence import Evidence, Presence
 from reconciler.verdict.table import Action
 
 #: Characters of why nothing answered that are shown.

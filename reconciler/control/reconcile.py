@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Attempt
     from reconciler.context import SubmissionFacts
-    from reconciler.evidence.collect import Evidence
+    from reconciler.evidence.evidence import Evidence
 
 
 #: Stages that are recorded in one append at most.

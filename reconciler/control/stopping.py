@@ -25,7 +25,7 @@ from reconciler.context import Jobs
 from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.strangers import AttemptFinding, look, newest_attempt
 from reconciler.errors import MachineUnreachable
-from reconciler.evidence.collect import Evidence
+from reconciler.evidence.evidence import Evidence
 from reconciler.far import ask
 from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import processes

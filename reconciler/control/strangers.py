@@ -26,7 +26,8 @@ from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths, dige
 from reconciler.context import Jobs, Mode
 from reconciler.dpdispatcher.watch import AGAIN, surely
 from reconciler.errors import DamagedAttempt, ReconcilerError
-from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
+from reconciler.evidence.collect import Survey, collect, surveyed
+from reconciler.evidence.evidence import Evidence
 from reconciler.files import by_hand
 from reconciler.files.described import submission_of, submitted, used_by_launched
 from reconciler.host import processes

@@ -20,7 +20,8 @@ from reconciler.attempt.execution_host import of as machine_of
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.paths import AttemptPaths, OfJob, Watched, named
 from reconciler.errors import ReconcilerError
-from reconciler.evidence.collect import Evidence, collect, note_alone
+from reconciler.evidence.collect import collect, note_alone
+from reconciler.evidence.evidence import Evidence
 from reconciler.far import ask
 from reconciler.records import traces
 from reconciler.verdict.table import Action, Name, Verdict, verdict

@@ -1,8 +1,4 @@
-"""Evidence: what the disk, the locks and the processes say of an attempt, at one moment.
-
-Plain values that survive a round trip through JSON, so that a verdict can be derived again from
-what was recorded. A source that gave no answer is None, which is never the same as "no".
-"""
+"""Collect the evidence of an attempt from the disk, the locks, the processes and the scheduler."""
 
 from __future__ import annotations
 
@@ -10,140 +6,22 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import markers
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
+from reconciler.attempt.observed import ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
+from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.far import ask
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import Queue, is_held
 from reconciler.records import traces
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-
-_UNMARKED = Marker(SeenMarker.NONE)
-
-
-class Presence(StrEnum):
-    """Whether a file is there, and whether it holds anything."""
-
-    PRESENT = "present"
-    EMPTY = "empty"
-    MISSING = "missing"
-
-
-@dataclass(frozen=True, slots=True)
-class OutputEvidence:
-    """An output of the stage; ``new`` says whether it was put in place after the launch.
-
-    ``sha256`` is taken where its job is seen to have ended well.
-    """
-
-    path: str
-    presence: Presence
-    new: bool | None = None
-    size: int | None = None
-    mtime: int | None = None
-    sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Everything that a verdict on an attempt may go by.
-
-    ``tenants`` are the live processes in the attempt's scratch copies, ``copies`` the scratch
-    copies that exist, ``recovery_file`` whether DPDispatcher has written down its submission.
-    ``scheduler`` names the one that the jobs wait for, ``queue`` is its answer where it can be
-    asked, ``far`` that of the machine where the jobs run. ``looked_twice`` says that what is
-    missing was missing at two looks, some seconds apart, ``last_chance`` that this attempt stands
-    for one that was lost, so that no other would follow it, ``moved`` that it was begun where the
-    root was before, and can only be watched, ``in_vain`` that monitors of it ended again and again
-    for the same reason, so that another one is of no use, ``monitor_stopped`` that the monitor was
-    told to stop where it is, ``verifiable`` that a command of the stage tells whether its outputs
-    are right. ``awaited`` names processes that a command which ended well has left at work.
-    """
-
-    observed_at: str
-    attempt: str
-    root_recorded: str | None = None
-    root_now: str
-    host_recorded: str | None = None
-    host_now: str
-    boot_recorded: str | None = None
-    boot_now: str
-    launched_at: int | None = None
-    monitor_locked: bool | None = None
-    monitor_alive: bool | None = None
-    session: bool | None = None
-    jobs: tuple[ObservedJob, ...] = ()
-    tenants: tuple[Tenant, ...] | None = None
-    copies: tuple[str, ...] = ()
-    recovery_file: bool = False
-    backward_missing: tuple[str, ...] = ()
-    exit_marker: Marker = _UNMARKED
-    done_marker: Marker = _UNMARKED
-    outputs: tuple[OutputEvidence, ...] = ()
-    scheduler: str | None = None
-    queue: Queue | None = None
-    far: Far | None = None
-    looked_twice: bool = False
-    last_chance: bool = False
-    moved: bool = False
-    in_vain: bool = False
-    monitor_stopped: bool = False
-    verifiable: bool = False
-    awaited: tuple[str, ...] = ()
-
-    @property
-    def open_jobs(self) -> list[ObservedJob]:
-        """The jobs that have not been seen to end."""
-        return [job for job in self.jobs if not job.is_over and not job.is_finished]
-
-    @property
-    def refusal(self) -> str | None:
-        """The mistake for which the machine of the jobs refuses its service, if it does."""
-        return None if self.far is None else self.far.refusal
-
-    @property
-    def silence(self) -> str | None:
-        """Why a machine or scheduler that was asked gave no answer; None if each did.
-
-        A refusal is an answer.
-        """
-        if self.far is not None and self.far.error is not None:
-            return None if self.far.refusal else self.far.error
-        if self.queue is not None and self.queue.listed is None:
-            return self.queue.error or "the scheduler is silent"
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        found: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return found
-
-    @staticmethod
-    def from_dict(values: dict[str, Any]) -> Evidence:
-        """Build evidence from what ``to_dict`` returned."""
-        return _adapter().validate_python(values)
-
-
-@cache
-def _adapter() -> TypeAdapter[Evidence]:
-    from pydantic import TypeAdapter  # only where evidence is there to be written or read
-
-    return TypeAdapter(Evidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from lifecycle.words.values import cause_of, stated_in
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import DONE, EXIT_CODE, SIGNALLED, AttemptPaths
-from reconciler.evidence.collect import Evidence, Presence
+from reconciler.evidence.evidence import Evidence, Presence
 from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import processes
 from reconciler.host import small_files as plain

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.paths import KILLED, SIGNALLED, ScriptEnd
-from reconciler.evidence.collect import Evidence, Presence
+from reconciler.evidence.evidence import Evidence, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
 from service.root.disk import utc_text
 

@@ -42,6 +42,9 @@ BEFELL = {
     "the same, and the host was renamed too": f"{_CRASH}pairs.py::test_whatever_comes_together",
     "monitors that end again and again, another DPDispatcher, an output that is a link to "
     "nothing": (f"{_CRASH}damage.py::test_a_result_on_another_file_system"),
+    "a wrong user, key, host name or `remote_root`, from the start or from now on": (
+        "tests/cluster/test_refused.py::test_a_mistake_in_the_connection_blocks"
+    ),
     "a scheduler or a machine that does not answer": (
         "tests/cluster/test_slurm.py::test_a_silent_scheduler"
     ),

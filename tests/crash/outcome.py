@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from reconciler.evidence.collect import Evidence
+from reconciler.evidence.evidence import Evidence
 from reconciler.verdict.table import verdict
 from tests.crash.cells import Cell
 from tests.crash.support import Workflow

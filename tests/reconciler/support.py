@@ -17,7 +17,8 @@ from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
-from reconciler.evidence.collect import Evidence, OutputEvidence, Presence, collect
+from reconciler.evidence.collect import collect
+from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob

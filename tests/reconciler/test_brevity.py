@@ -21,7 +21,7 @@ from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.briefing.briefing import Briefing, fitted, shortened, tokens
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.control.strangers import AttemptFinding
-from reconciler.evidence.collect import Evidence
+from reconciler.evidence.evidence import Evidence
 from reconciler.verdict.table import verdict
 from service.questions.meanwhile import Happened
 from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted

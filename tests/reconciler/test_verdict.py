@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import Far, ObservedJob
-from reconciler.evidence.collect import Evidence
+from reconciler.evidence.evidence import Evidence
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Listed, Queue
 from reconciler.verdict import diagnosis

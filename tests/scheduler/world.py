@@ -18,7 +18,7 @@ from reconciler.control import strangers
 from reconciler.control.dispatch import dispatch
 from reconciler.control.reconcile import reconcile
 from reconciler.dpdispatcher import watch
-from reconciler.evidence.collect import Evidence
+from reconciler.evidence.evidence import Evidence
 from reconciler.host import processes
 from reconciler.verdict.table import verdict
 from service.reading.log import WorkflowLog
