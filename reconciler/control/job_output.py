@@ -22,7 +22,7 @@ from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import ask
 from reconciler.records import traces
 from reconciler.submission import build as submission
-from reconciler.verdict.table import Action, Name
+from reconciler.verdict.table import Action
 
 #: Bytes that are read at once.
 _BLOCK = 1 << 16
@@ -198,7 +198,7 @@ def _goes_on(jobs: Jobs, id_: str, heard: Saying, began: float) -> bool:
     found = look(jobs, state, stage).verdict
     if found.action is Action.LAUNCH:
         return time.monotonic() - began < _LAUNCHED_WITHIN
-    return may_compute(found) and found.name != Name.ELSEWHERE
+    return may_compute(found) and not found.is_elsewhere
 
 
 #: Characters of a job's last line that are shown.

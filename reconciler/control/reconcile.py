@@ -40,12 +40,13 @@ from reconciler.control.strangers import (
 )
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence.collect import note_alone, with_digests
+from reconciler.evidence.foreign import marker_paths
 from reconciler.files import by_hand
 from reconciler.files.leftovers import bring_back, left_by
 from reconciler.records.used import together
 from reconciler.submission.fields import versions
-from reconciler.verdict.diagnosis import Diagnosis, marker_paths
-from reconciler.verdict.table import OF_TASKS, Action, Name, Verdict
+from reconciler.verdict.diagnosis import Diagnosis
+from reconciler.verdict.table import Action, hindered
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -129,7 +130,7 @@ def _starts(stage: Stage, finding: AttemptFinding) -> bool:
     return (
         action in (Action.ATTACH, Action.LAUNCH)
         or (action is Action.LOST and can_recover(stage))
-        or (is_sweep(stage.parameters) and finding.verdict.name in OF_TASKS)
+        or (is_sweep(stage.parameters) and finding.verdict.is_of_tasks)
     )
 
 
@@ -144,12 +145,12 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
         attempt = newest_attempt(jobs, state, stage)
         try:
             # Results wait, and no monitor would bring them back.
-            in_vain = now.evidence.in_vain and now.verdict.name == Name.FINISHED_NOT_COLLECTED
+            in_vain = now.evidence.in_vain and now.verdict.is_uncollected
             if now.verdict.action is Action.ATTACH and (now.evidence.moved or in_vain):
                 note_alone(attempt, now.evidence)
                 bring_back(attempt)
                 now = look(jobs, state, stage)
-            if is_sweep(stage.parameters) and now.verdict.name in OF_TASKS:
+            if is_sweep(stage.parameters) and now.verdict.is_of_tasks:
                 from reconciler.sweep.judging import close  # only if a stage has tasks
 
                 state = jobs.record(close(state, stage, attempt)).state
@@ -182,8 +183,7 @@ def _hindered(
     said = said.removeprefix(f"{now.stage}: ")
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
-    found = Verdict(2, Name.HINDERED, Action.UNKNOWN, said)
-    return replace(now, verdict=found, steps=("change nothing, ask again later",))
+    return replace(now, verdict=hindered(said), steps=("change nothing, ask again later",))
 
 
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
@@ -297,18 +297,19 @@ def _ends(
     elif found.action is Action.SUCCEEDED:
         ids: list[JsonValue] = [job.id for job in evidence.jobs if job.id]
         known: dict[str, JsonValue] = {"job_ids": ids, "environment": {**versions(attempt)}}
-        of_tasks = found.name == Name.TASKS_DONE
         yield p.StageComputed(
             stage=stage.id,
             attempt=recorded.id,
             exit_code=0,
-            detail=f"{recorded.id}: {found.reason}" if of_tasks else f"{recorded.id}, exit 0",
+            detail=f"{recorded.id}: {found.reason}"
+            if found.is_of_tasks
+            else f"{recorded.id}, exit 0",
             facts={name: value for name, value in known.items() if value},
             resources=used,
         )
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
-        is_told = found.name == Name.TASK_FAILED and not recorded.taken_over
+        is_told = found.is_failed_command and not recorded.taken_over
         more = [] if is_told else [found.reason]
         code = next((job.told_code for job in evidence.jobs if job.told_code), None)
         yield failed(*more).model_copy(update={"exit_code": code, "resources": used})

@@ -34,7 +34,7 @@ from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
-from reconciler.verdict.table import Action, Name
+from reconciler.verdict.table import Action
 from service.root.root import was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -158,7 +158,7 @@ class Claims:
         from reconciler.sweep.judging import close, tasks_without_verdict
 
         with self.jobs.sole(id_):
-            if look(self.jobs, state, stage).verdict.name != Name.UNTOLD:
+            if not look(self.jobs, state, stage).verdict.is_untold:
                 return
             found = tasks_without_verdict(self.jobs.root, state, stage)
             newest = newest_attempt(self.jobs, state, stage)

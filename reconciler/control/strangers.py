@@ -28,12 +28,19 @@ from reconciler.dpdispatcher.watch import AGAIN, surely
 from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence.collect import Survey, collect, surveyed
 from reconciler.evidence.evidence import Evidence
+from reconciler.evidence.foreign import add_foreign_launch
 from reconciler.files import by_hand
 from reconciler.files.described import submission_of, submitted, used_by_launched
 from reconciler.host import processes
 from reconciler.records.traces import forward, launch_told, launched, read_json
-from reconciler.verdict import diagnosis
-from reconciler.verdict.table import Action, Name, Verdict, is_purged, verdict
+from reconciler.verdict.table import (
+    Action,
+    Verdict,
+    is_purged,
+    unreadable,
+    verdict,
+    verdict_after_move,
+)
 from service.root.disk import utc_text
 from service.root.root import original_of, was_here
 from service.writing.stream_writer import WriteOptions
@@ -95,7 +102,7 @@ def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[At
     A scheduler forgets a job, and another machine shows a file, in their own time.
     """
     found = _look_once(jobs, state, stages, again=False)
-    missing = [stage for stage in stages if found[stage.id].verdict.name == Name.VANISHED]
+    missing = [stage for stage in stages if found[stage.id].verdict.needs_second_look]
     if missing:
         time.sleep(AGAIN)
         found |= _look_once(jobs, state, missing, again=True)
@@ -138,7 +145,7 @@ def _unreadable(jobs: Jobs, attempt: AttemptPaths, error: Exception) -> tuple[Ev
     )
     if not isinstance(error, ReconcilerError):
         error = DamagedAttempt(attempt.stage, attempt.folder, f"it cannot be read ({error})")
-    return evidence, Verdict(2, Name.UNREADABLE, Action.UNKNOWN, error.message)
+    return evidence, unreadable(error.message)
 
 
 def _judged(
@@ -170,19 +177,18 @@ def _judged(
             evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
         )
     if foreign:
-        evidence, found = diagnosis.judge_foreign(evidence, state, stage, jobs.root)
-    else:
-        found = verdict(evidence)
-    if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
-        evidence, found = diagnosis.judged(evidence)
-    elif found.name == Name.ELSEWHERE and (original := original_of(jobs.service.root)) is not None:
+        evidence = add_foreign_launch(evidence, state, stage, jobs.root)
+    found = verdict(evidence)
+    if found.is_elsewhere and was_here(jobs.service.root, recorded.root, recorded.host):
+        evidence, found = verdict_after_move(evidence)
+    elif found.is_elsewhere and (original := original_of(jobs.service.root)) is not None:
         why = (
             f"it belongs to {original}, of which this root is a copy, and is left to it; to "
             f"compute it here as well, `wfctl stage fail {stage.id} --error copied`, then `wfctl "
             f"stage retry {stage.id} --fix TEXT`"
         )
         found = replace(found, reason=why)
-    elif found.name == Name.ELSEWHERE and evidence.root_recorded == evidence.root_now:
+    elif found.is_elsewhere and evidence.root_recorded == evidence.root_now:
         why = (
             f"it was launched on {evidence.host_recorded}, and this host is {evidence.host_now}: "
             "go back there. Where it is the same machine, or that one is gone for good: `wfctl "
@@ -254,7 +260,7 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
             at_work = f" ({', '.join(who)})" if who else ""
             raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
-        if found.name == Name.FINISHED_NOT_COLLECTED or _is_in_place(evidence, found):
+        if found.is_uncollected or _is_in_place(evidence, found):
             where = "left where it lies" if evidence.copies else "kept aside"
             jobs.say(
                 f"{stage.id}: {stranger.folder} holds the result of an attempt that this log knows "
@@ -274,7 +280,7 @@ def _looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Eviden
             why = f"it cannot be read ({error})"
             raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
         # In a copy of its root nothing of it is at work, and after a move what is shows itself.
-        return diagnosis.judged(evidence)
+        return verdict_after_move(evidence)
 
     return surely(look_once)
 
@@ -292,7 +298,7 @@ def _of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
 def may_compute(found: Verdict) -> bool:
     """Whether an attempt is at work, or may be."""
     at_work = found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
-    return at_work and found.name != Name.FINISHED_NOT_COLLECTED
+    return at_work and not found.is_uncollected
 
 
 _SECOND = 1_000_000_000
@@ -359,7 +365,7 @@ def _is_usable(
     earlier = epoch(newest.started_at) if newest is not None else None
     if stage.keep_as is not None or (earlier is not None and began < earlier * _SECOND):
         return False
-    if found.name != Name.FINISHED_NOT_COLLECTED:
+    if not found.is_uncollected:
         marker = launch_told(one.done_marker)
         if marker is None or not _is_in_place(evidence, found):
             return False

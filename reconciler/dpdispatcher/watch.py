@@ -41,6 +41,16 @@ _WATCHED = {
     Action.FAILED: Watched.OVER,
     Action.LOST: Watched.OVER,
 }
+#: The verdicts whose action alone does not tell what the monitor does.
+_WATCHED_BY_NAME = {
+    # The claims of its starts are gone: DPDispatcher would compute it a second time.
+    Name.ORPHAN_DIR_DELETED: Watched.REMOVED,
+    Name.PURGED: Watched.REMOVED,
+    # Asked again it says the same, until a person has corrected the mistake.
+    Name.MACHINE_REFUSED: Watched.SILENT,
+    Name.FINISHED_NOT_COLLECTED: Watched.OVER,
+    Name.ASKED_THROUGH_DPDISPATCHER: Watched.OVER,
+}
 
 
 Look = tuple[Evidence, Verdict]
@@ -70,7 +80,7 @@ def watch(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
 def surely(look: Callable[[bool], Look]) -> Look:
     """Look, and look again where the first look alone must not decide; ``look`` is told so."""
     seen = look(False)
-    if seen[1].name != Name.VANISHED:
+    if not seen[1].needs_second_look:
         return seen
     time.sleep(AGAIN)
     return look(True)
@@ -90,15 +100,7 @@ def _look(attempt: AttemptPaths, again: bool) -> Look:
 
 
 def _watched(found: Verdict) -> Watched | None:
-    if found.name in (Name.ORPHAN_DIR_DELETED, Name.PURGED):
-        # The claims of its starts are gone: DPDispatcher would compute it a second time.
-        return Watched.REMOVED
-    if found.name == Name.MACHINE_REFUSED:
-        # Asked again it says the same, until a person has corrected the mistake.
-        return Watched.SILENT
-    if found.name in (Name.FINISHED_NOT_COLLECTED, Name.ASKED_THROUGH_DPDISPATCHER):
-        return Watched.OVER
-    return _WATCHED.get(found.action)
+    return _WATCHED_BY_NAME.get(found.name, _WATCHED.get(found.action))
 
 
 def _pauses() -> Iterator[float]:

@@ -45,6 +45,17 @@ class OutputEvidence:
     sha256: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignLaunch:
+    """How an attempt was launched that a person started, or the workflow that was imported.
+
+    ``why_unknown`` states why DPDispatcher's folder cannot be determined.
+    """
+
+    on_a_cluster: bool
+    why_unknown: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything that a verdict on an attempt may go by.
@@ -59,6 +70,7 @@ class Evidence:
     for the same reason, so that another one is of no use, ``monitor_stopped`` that the monitor was
     told to stop where it is, ``verifiable`` that a command of the stage tells whether its outputs
     are right. ``awaited`` names processes that a command which ended well has left at work.
+    ``foreign_launch`` is None if wfctl launched the attempt.
     """
 
     observed_at: str
@@ -91,6 +103,7 @@ class Evidence:
     monitor_stopped: bool = False
     verifiable: bool = False
     awaited: tuple[str, ...] = ()
+    foreign_launch: ForeignLaunch | None = None
 
     @property
     def open_jobs(self) -> list[ObservedJob]:
@@ -117,6 +130,9 @@ class Evidence:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         found: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        if self.foreign_launch is None:
+            # Nearly every attempt is wfctl's own, and every look at one is an event.
+            del found["foreign_launch"]
         return found
 
     @staticmethod

@@ -40,7 +40,7 @@ from reconciler.sweep.tasks import (
     tasks_of,
 )
 from reconciler.verdict.diagnosis import Diagnosis, of_texts
-from reconciler.verdict.table import Action, Name, Verdict
+from reconciler.verdict.table import Action, TaskCounts, Verdict, verdict_of_tasks
 from service.root.disk import write_whole
 
 _SUM = re.compile(r"\b([0-9a-f]{64})  ([\w.]+)")
@@ -121,8 +121,6 @@ _STEP = 0.02
 _CUT_OFF = "cut off"
 #: Seconds after the end of a task in which its files may still get their times.
 _MARGIN = 2.0
-#: Verdicts on an attempt of which no task was begun.
-_NEVER_BEGAN = frozenset({Name.REJECTED, Name.LAUNCHED_IN_VAIN, Name.ORPHAN_DIR_DELETED})
 
 
 def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict) -> Verdict:
@@ -131,34 +129,31 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     What its jobs came to says nothing: each task tells of itself, once nothing of the attempt
     computes any more. Nor can it be launched if the list of its tasks is gone.
     """
-    ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
     gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
-    if not (ended or gone or found.name == Name.UNTOLD) or found.name in _NEVER_BEGAN:
+    if not (found.is_over or gone or found.is_untold) or not found.has_begun:
         return found
+    return verdict_of_tasks(found, _counts(state, stage, attempt))
 
-    def with_(row: int, name: Name, action: Action, reason: str) -> Verdict:
-        return replace(found, row=row, name=name, action=action, reason=reason)
 
+def _counts(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCounts:
+    """Count the tasks of an attempt that is over."""
     what, untold = sweep_of(stage.parameters), tasks_without_verdict(attempt.root, state, stage)
     known = set[str]()
     if what.verify is not None:
         known = {folder for (_, folder, _), _ in _through(attempt, what.outputs)}
     tasks = [_closed(task, known) for task in tasks_of(attempt.root, state, stage)]
-    done = sum(task.state == "done" for task in tasks)
     judged_ = [task for task in tasks if task.point.folder not in untold]
     spent = [task for task in judged_ if task.is_spent(what.retries)]
-    left = sum(task.state != "done" for task in judged_) - len(spent)
-    said = f"{done:,} of {len(tasks):,} tasks are done"
-    if left:
-        why_ = f"{said}, {left:,} are to be computed: {found.reason}"
-        return with_(9, Name.TASKS_REMAIN, Action.LOST, why_)
-    if untold:
-        _, place = next(iter(untold.values()))
-        return with_(7, Name.UNTOLD, Action.UNKNOWN, f"{said}; {_untold(len(untold), place)}")
-    if len(spent) <= what.tolerate * len(tasks):
-        why_ = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
-        return with_(7, Name.TASKS_DONE, Action.SUCCEEDED, why_)
-    return with_(8, Name.TASKS_FAILED, Action.FAILED, f"{_words(spent)}; {said}")
+    return TaskCounts(
+        total=len(tasks),
+        done=sum(task.state == "done" for task in tasks),
+        left=sum(task.state != "done" for task in judged_) - len(spent),
+        failed=len(spent),
+        untold=len(untold),
+        tolerated=what.tolerate * len(tasks),
+        why_failed=_words(spent) if spent else "",
+        why_untold=_untold(len(untold), next(iter(untold.values()))[1]) if untold else "",
+    )
 
 
 def _untold(count: int, place: Path) -> str:

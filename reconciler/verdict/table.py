@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.paths import KILLED, SIGNALLED, ScriptEnd
-from reconciler.evidence.evidence import Evidence, Presence
+from reconciler.evidence.evidence import Evidence, ForeignLaunch, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
 from service.root.disk import utc_text
 
@@ -69,6 +69,8 @@ class Name(StrEnum):
 
 #: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
 OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
+#: Verdicts on an attempt of which no task was begun.
+_NEVER_BEGAN = frozenset({Name.REJECTED, Name.LAUNCHED_IN_VAIN, Name.ORPHAN_DIR_DELETED})
 #: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
 _STATES_GONE = (4, 7)
 
@@ -110,6 +112,46 @@ class Verdict:
         """Return plain JSON values."""
         return {**asdict(self), "name": str(self.name), "stop": list(self.stop)}
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the attempt computes any more."""
+        return self.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the attempt belongs to another root or host."""
+        return self.name == Name.ELSEWHERE
+
+    @property
+    def needs_second_look(self) -> bool:
+        """Whether what is missing may still appear, so that a second look decides."""
+        return self.name == Name.VANISHED
+
+    @property
+    def is_uncollected(self) -> bool:
+        """Whether the jobs ended well and DPDispatcher has not brought their results back."""
+        return self.name == Name.FINISHED_NOT_COLLECTED
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether outputs are in place of which nothing tells whether they are whole."""
+        return self.name == Name.UNTOLD
+
+    @property
+    def is_of_tasks(self) -> bool:
+        """Whether the tasks of the attempt decided, whatever became of its jobs."""
+        return self.name in OF_TASKS
+
+    @property
+    def is_failed_command(self) -> bool:
+        """Whether the command itself failed, so that its exit code and words say the cause."""
+        return self.name == Name.TASK_FAILED
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a task of the attempt may have been begun."""
+        return self.name not in _NEVER_BEGAN
+
 
 Rows: TypeAlias = tuple[tuple[tuple[int, Name, Action], Callable[[E], bool], str], ...]
 """A table: what follows, when that row holds, and why. The first that holds decides."""
@@ -120,9 +162,21 @@ def first(rows: Rows[E], seen: E) -> Verdict:
     return next(Verdict(*what, reason) for what, holds, reason in rows if holds(seen))
 
 
+def unreadable(reason: str) -> Verdict:
+    """Return the verdict on an attempt of which a file is damaged."""
+    return Verdict(2, Name.UNREADABLE, Action.UNKNOWN, reason)
+
+
+def hindered(reason: str) -> Verdict:
+    """Return the verdict on an attempt whose next step was refused, or failed."""
+    return Verdict(2, Name.HINDERED, Action.UNKNOWN, reason)
+
+
 def verdict(evidence: Evidence) -> Verdict:
     """Return the first row of the table that holds for the evidence."""
     found = first(TABLE, evidence)
+    if evidence.foreign_launch is not None:
+        return replace(found, reason=found.reason.format(**_values_of(evidence)))
     ends = [job.ended_at for job in evidence.jobs if job.ended_at is not None]
     ended = datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC) if ends else None
     return replace(
@@ -269,7 +323,8 @@ def _never_ran(e: Evidence) -> bool:
     return e.scheduler is not None and bool(waited) and all(waited)
 
 
-TABLE: Rows[Evidence] = (
+#: The rows of an attempt that wfctl launched.
+OWN_ROWS: Rows[Evidence] = (
     (
         (2, Name.ELSEWHERE, Action.UNKNOWN),
         _is_elsewhere,
@@ -475,3 +530,239 @@ TABLE: Rows[Evidence] = (
     ),
     ((2, Name.UNDECIDED, Action.UNKNOWN), lambda _: True, "the evidence fits no row"),
 )
+
+
+def _has_both_markers(e: Evidence) -> bool:
+    return e.done_marker.seen is SeenMarker.OWN and _exit_code(e) is not None
+
+
+def _missing_outputs(e: Evidence) -> list[str]:
+    return [output.path for output in e.outputs if output.presence is Presence.MISSING]
+
+
+def _can_be_watched(e: Evidence) -> bool:
+    """Return whether a monitor finds the jobs, and submits nothing again."""
+    return e.recovery_file and e.session is not None and not e.in_vain
+
+
+def _can_be_collected(e: Evidence) -> bool:
+    """Return whether the jobs ended well and DPDispatcher can still bring their results back."""
+    return is_uncollected(e) and not (_exit_code(e) and e.backward_missing)
+
+
+def _values_of(e: Evidence) -> dict[str, Any]:
+    """Return the values that the reasons of a foreign launch name."""
+    launch = e.foreign_launch or ForeignLaunch(on_a_cluster=False)
+    why = " on the cluster" if launch.why_unknown is None else f" ({launch.why_unknown})"
+    stage = e.attempt.split("/")[-2]
+    missing = ", ".join(_missing_outputs(e))
+    return {"stage": stage, "code": _exit_code(e), "missing": missing, "why": why}
+
+
+#: The rows of an attempt that a person launched, or the workflow that was imported.
+FOREIGN_ROWS: Rows[Evidence] = (
+    (
+        (20, Name.ELSEWHERE, Action.UNKNOWN),
+        lambda e: e.root_recorded != e.root_now,
+        "it runs in the folder it came from",
+    ),
+    (
+        (21, Name.SESSION_ALIVE, Action.WAIT),
+        lambda e: bool(e.session),
+        "its tmux session is alive",
+    ),
+    (
+        (21, Name.MONITORED, Action.WAIT),
+        lambda e: bool(e.monitor_alive),
+        "DPDispatcher watches it outside of its tmux session",
+    ),
+    (
+        (26, Name.ORPHAN_RUNNING, Action.ATTACH),
+        lambda e: computes(e) and _can_be_watched(e),
+        "its session is gone and its job runs on without a monitor",
+    ),
+    (
+        (26, Name.RUNS_UNWATCHED, Action.WAIT),
+        computes,
+        "its session is gone and its job runs on; DPDispatcher would submit it again",
+    ),
+    (
+        (23, Name.OUTPUT_MISSING, Action.FAILED),
+        lambda e: _has_both_markers(e) and _exit_code(e) == 0 and bool(_missing_outputs(e)),
+        "exit code 0, but {missing} is missing",
+    ),
+    (
+        (22, Name.SUCCEEDED, Action.SUCCEEDED),
+        lambda e: _has_both_markers(e) and _exit_code(e) == 0,
+        "exit code 0, outputs in place",
+    ),
+    (
+        (25, Name.UNKNOWN, Action.UNKNOWN),
+        lambda e: e.silence is not None and bool(e.copies),
+        "its scheduler gave no answer",
+    ),
+    (
+        (27, Name.FINISHED_NOT_COLLECTED, Action.UNKNOWN),
+        lambda e: _can_be_collected(e) and e.in_vain,
+        (
+            "its jobs ended well, and its monitors end without collecting the results; run its "
+            "wrapper by hand and see what it prints"
+        ),
+    ),
+    (
+        (27, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
+        lambda e: _can_be_collected(e) and e.session is not None,
+        "its jobs ended well and their results wait in DPDispatcher's folder",
+    ),
+    (
+        (23, Name.TASK_FAILED, Action.FAILED),
+        lambda e: _has_both_markers(e) and _exit_code(e) != 0,
+        "its wrapper ended with exit code {code}",
+    ),
+    (
+        (28, Name.TASK_FAILED, Action.FAILED),
+        lambda e: any(job.failed_flag for job in e.open_jobs),
+        "DPDispatcher's folder records that a task failed",
+    ),
+    (
+        (9, Name.VANISHED, Action.UNKNOWN),
+        lambda e: e.scheduler is not None and bool(e.open_jobs) and not e.looked_twice,
+        "its scheduler does not list it; its records are read once more",
+    ),
+    (
+        (28, Name.JOB_LOST, Action.FAILED),
+        lambda e: bool(e.open_jobs),
+        "its session is gone, and its job ended and recorded no result",
+    ),
+    (
+        (25, Name.UNKNOWN, Action.UNKNOWN),
+        lambda e: e.session is None,
+        "no tmux here to look for its session",
+    ),
+    (
+        (25, Name.UNKNOWN, Action.UNKNOWN),
+        lambda e: (
+            e.foreign_launch is not None
+            and (e.foreign_launch.on_a_cluster or e.foreign_launch.why_unknown is not None)
+        ),
+        (
+            "its session is gone without a marker, and a job may still run{why}; look "
+            "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage} --error TEXT`"
+        ),
+    ),
+    (
+        (24, Name.STALE, Action.FAILED),
+        lambda _: True,
+        (
+            "stale from before the import: its session is gone and left no marker, and no job of "
+            "it is in DPDispatcher's folder"
+        ),
+    ),
+)
+
+
+def _if_foreign(holds: Callable[[Evidence], bool]) -> Callable[[Evidence], bool]:
+    """Return the condition of a row for an attempt with a foreign launch alone."""
+    return lambda e: e.foreign_launch is not None and holds(e)
+
+
+TABLE: Rows[Evidence] = (
+    *((what, _if_foreign(holds), reason) for what, holds, reason in FOREIGN_ROWS),
+    *OWN_ROWS,
+)
+
+
+#: What needs nothing of the former place, whatever host it was on.
+_DECIDED = (
+    *(Name.MONITORED, Name.MONITOR_STOPPED, Name.SUCCEEDED),
+    *(Name.COLLECTED_UNMARKED, Name.TASK_FAILED),
+)
+
+
+def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
+    """Return the evidence and the verdict on an attempt whose root or host got another name.
+
+    The evidence is that of an attempt of this place if this place can decide.
+    """
+    seen = _shows_all(evidence)
+    here = replace(
+        evidence,
+        root_recorded=evidence.root_now,
+        host_recorded=evidence.host_now,
+        moved=seen,
+        foreign_launch=None,
+    )
+    found = verdict(here)
+    if found.is_uncollected:
+        # Its jobs wrote themselves that they are over.
+        return replace(here, moved=True), found
+    # What has vanished is looked for once more, which says whether it is lost.
+    known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
+    to_be_done = known or found.action in (Action.WAIT, Action.LOST)
+    if found.name in _DECIDED or (seen and to_be_done):
+        return here, found
+    return evidence, verdict(evidence)
+
+
+def _shows_all(evidence: Evidence) -> bool:
+    """Whether a job of the attempt that is at work would be seen."""
+    if evidence.far is not None:
+        return evidence.far.error is None
+    here = evidence.host_recorded in (None, evidence.host_now)
+    answers = evidence.queue is not None and evidence.queue.listed is not None
+    return here and (evidence.scheduler is None or answers)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """How many tasks of an attempt that is over are done, failed for good, and to be computed.
+
+    ``untold`` counts the tasks that a person must judge, ``tolerated`` is how many may fail.
+    ``why_failed`` and ``why_untold`` are sentences for the reason.
+    """
+
+    total: int
+    done: int
+    left: int
+    failed: int
+    untold: int
+    tolerated: float
+    why_failed: str = ""
+    why_untold: str = ""
+
+
+#: The rows of an attempt whose tasks decide.
+TASK_ROWS: Rows[TaskCounts] = (
+    (
+        (9, Name.TASKS_REMAIN, Action.LOST),
+        lambda tasks: tasks.left > 0,
+        "{done:,} of {total:,} tasks are done, {left:,} are to be computed: {jobs}",
+    ),
+    (
+        (7, Name.UNTOLD, Action.UNKNOWN),
+        lambda tasks: tasks.untold > 0,
+        "{done:,} of {total:,} tasks are done; {why_untold}",
+    ),
+    (
+        (7, Name.TASKS_DONE, Action.SUCCEEDED),
+        lambda tasks: tasks.failed == 0,
+        "{done:,} of {total:,} tasks are done",
+    ),
+    (
+        (7, Name.TASKS_DONE, Action.SUCCEEDED),
+        lambda tasks: tasks.failed <= tasks.tolerated,
+        "{done:,} of {total:,} tasks are done, {failed:,} failed, which is tolerated",
+    ),
+    (
+        (8, Name.TASKS_FAILED, Action.FAILED),
+        lambda _: True,
+        "{why_failed}; {done:,} of {total:,} tasks are done",
+    ),
+)
+
+
+def verdict_of_tasks(of_jobs: Verdict, tasks: TaskCounts) -> Verdict:
+    """Return the verdict on an attempt by its tasks, given the verdict on its jobs."""
+    found = first(TASK_ROWS, tasks)
+    reason = found.reason.format(**asdict(tasks), jobs=of_jobs.reason)
+    return replace(of_jobs, row=found.row, name=found.name, action=found.action, reason=reason)

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from reconciler.verdict import diagnosis
-from reconciler.verdict.table import TABLE, Name
+from reconciler.verdict.table import FOREIGN_ROWS, OWN_ROWS, Name
 from tests.cli.support import HERE
 from tests.crash import table
 from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
@@ -66,12 +65,12 @@ def test_every_verdict_is_explained() -> None:
     lines = [line for line in explained.splitlines() if line.startswith("| `")]
     told = {name for line in lines for name in re.findall(r"`([A-Z_]+)`", line)}
     assert told == set(Name) - {Name.SESSION_ALIVE, Name.STALE}
-    assert {name for (_, name, _), _, _ in TABLE} <= told
+    assert {name for (_, name, _), _, _ in OWN_ROWS} <= told
 
 
 def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
     """With its row, and no other is."""
-    given = {(str(row), name) for (row, name, _), _, _ in diagnosis.TABLE}
+    given = {(str(row), name) for (row, name, _), _, _ in FOREIGN_ROWS}
     explained = PAGE.partition("## An attempt that was imported")[2].partition("## A log")[0]
     assert set(re.findall(r"\| (\d+) \| `([A-Z_]+)` \|", explained)) == given
 

@@ -13,8 +13,7 @@ from reconciler.attempt.observed import Far, ObservedJob
 from reconciler.evidence.evidence import Evidence
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Listed, Queue
-from reconciler.verdict import diagnosis
-from reconciler.verdict.table import TABLE, Action, verdict
+from reconciler.verdict.table import OWN_ROWS, Action, verdict, verdict_after_move
 from tests.reconciler.support import (
     ABSENT,
     IN_PLACE,
@@ -175,12 +174,13 @@ def test_each_row_is_reached_by_its_evidence(name: str, evidence: Evidence, acti
 
 def test_every_row_but_the_last_resort_has_an_example() -> None:
     """No row of the table is left without evidence that reaches it."""
-    assert {name for (_, name, _), _, _ in TABLE} - {name for name, _, _ in ROWS} == {"UNDECIDED"}
+    named = {name for (_, name, _), _, _ in OWN_ROWS}
+    assert named - {name for name, _, _ in ROWS} == {"UNDECIDED"}
 
 
 def test_every_number_of_the_published_table_is_there() -> None:
     """Rows 0 to 14 of the published table all have a place in ours."""
-    assert {number for (number, _, _), _, _ in TABLE} == set(range(15))
+    assert {number for (number, _, _), _, _ in OWN_ROWS} == set(range(15))
 
 
 RACES: list[tuple[str, Evidence, str]] = [
@@ -301,15 +301,15 @@ def test_a_limit_is_known_of_an_attempt_from_before_a_move() -> None:
     job = replace(JOB, queued="TIMEOUT", exit_code=143)
     before = queued(job, far=Far(1, host="far"), root_recorded="/before")
     assert verdict(before).name == "ELSEWHERE"
-    assert diagnosis.judged(before)[1].name == "LIMIT_EXCEEDED"
+    assert verdict_after_move(before)[1].name == "LIMIT_EXCEEDED"
 
 
 def test_a_scheduler_that_answers_knows_the_jobs_of_a_root_that_was_moved() -> None:
     """It lists them by the folder they were submitted from; silence says nothing of them."""
     gone = queued(JOB, root_recorded="/before", looked_twice=True)
-    assert diagnosis.judged(gone)[1].name == "JOB_LOST"
-    assert diagnosis.judged(replace(gone, looked_twice=False))[1].name == "VANISHED"
+    assert verdict_after_move(gone)[1].name == "JOB_LOST"
+    assert verdict_after_move(replace(gone, looked_twice=False))[1].name == "VANISHED"
     waits = queued(alive("PENDING"), root_recorded="/before")
-    assert diagnosis.judged(waits)[1].name == "RUNS_ON_AFTER_MOVE"
-    assert diagnosis.judged(replace(gone, queue=SILENCE))[1].name == "ELSEWHERE"
-    assert diagnosis.judged(replace(gone, host_recorded="other"))[1].name == "ELSEWHERE"
+    assert verdict_after_move(waits)[1].name == "RUNS_ON_AFTER_MOVE"
+    assert verdict_after_move(replace(gone, queue=SILENCE))[1].name == "ELSEWHERE"
+    assert verdict_after_move(replace(gone, host_recorded="other"))[1].name == "ELSEWHERE"
