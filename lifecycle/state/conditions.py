@@ -268,6 +268,9 @@ def _failed(state: Workflow, stage: Stage) -> Hindrance:
     An amendment is one decision: with it the stage is computed again, and no retry is counted.
     """
     why = reason(stage)[:_REASON]
+    if lies_in_plan(state, stage):
+        why = f"failed ({why}); a retry of the same plan fails the same way"
+        return _by(stage, why, "wfctl plan apply FILE --reason TEXT", "FILE", "TEXT")
     limit = retry_limit(state.backend_type(stage))
     if stage.retry_count >= limit:
         why = f"failed, and its {limit} retries are used up ({why})"
@@ -276,6 +279,21 @@ def _failed(state: Workflow, stage: Stage) -> Hindrance:
         why = f"failed ({why}); computed again as it is, it gives the same"
         return _by(stage, why, *_amendment(stage, "--set PATH=VALUE", "PATH=VALUE"))
     return _by(stage, f"failed ({why})", f"wfctl stage retry {stage.id} --fix TEXT", "TEXT")
+
+
+#: Verdicts on an attempt that asked for what it cannot get, or for less than it needs.
+_OF_THE_PLAN = frozenset({"REJECTED", "LIMIT_EXCEEDED"})
+#: What the line that shows the cause says of a command that `parameters.time_limit` ended.
+_OWN_LIMIT = "ended by its time limit of"
+
+
+def lies_in_plan(state: Workflow, stage: Stage) -> bool:
+    """Return whether the last attempt failed by what the current plan or profile asks for."""
+    if not stage.attempts or stage.because is None:
+        return False  # the failure of no attempt
+    last = stage.attempts[-1]
+    is_of_plan = last.verdict in _OF_THE_PLAN or _OWN_LIMIT in stage.because
+    return is_of_plan and last.plan >= state.version
 
 
 def is_refuted(stage: Stage) -> bool:
