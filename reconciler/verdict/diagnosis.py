@@ -202,7 +202,8 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
     noted = [int(code) for _, text in written for code in CODE_LINE.findall(text)]
     codes = [*(job.told_code for job in jobs), *noted]
     found = (
-        _by_queue(jobs)
+        (_by_refusal(monitor) if verdict in _UNSUBMITTED else None)
+        or _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
         or _by_exit(code for code in codes if (code or 0) > SIGNALLED)
         or _by_statement(monitor if verdict in _UNSUBMITTED else said)
@@ -220,6 +221,21 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
 
 #: The verdicts on an attempt whose monitor alone has printed anything.
 _UNSUBMITTED = (Name.REJECTED, Name.LAUNCHED_IN_VAIN)
+
+
+#: How DPDispatcher repeats what a command printed on stderr, in the message of its exception.
+_REPEATED = "\nerror message:"
+
+
+def _by_refusal(monitor: Texts) -> Kind | None:
+    """Return what the scheduler's own command printed when it refused the submission."""
+    for source, text in monitor:
+        said = text.partition(_REPEATED)[2].strip()
+        if said:
+            line = said.splitlines()[0]
+            of_scheduler = Kind("scheduler", _around(line, len(line)), source)
+            return _by_words(_ENDING, [(source, said)]) or of_scheduler
+    return None
 
 
 def _last_line(written: Texts) -> Kind | None:

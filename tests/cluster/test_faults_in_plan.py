@@ -14,12 +14,21 @@ from tests.crash.support import Workflow
 pytestmark = pytest.mark.slow
 #: Faults by name: resources of the profile, the verdict, and the words that name the cause.
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "partition": ({"queue_name": "nowhere"}, "REJECTED", "invalid partition specified: nowhere"),
+    "flag": (
+        {"custom_flags": ["#SBATCH --tiem=1:00"]},
+        "REJECTED",
+        "failed (sbatch: unrecognized option '--tiem=1:00'",
+    ),
+    "partition": (
+        {"queue_name": "nowhere"},
+        "REJECTED",
+        "failed (sbatch: error: invalid partition specified: nowhere",
+    ),
     "gres": ({"custom_flags": ["#SBATCH --gres=gpu:4"]}, "REJECTED", "Invalid generic resource"),
     "time": ({"custom_flags": ["#SBATCH --time=long"]}, "REJECTED", "Invalid --time"),
     "wall time": ({"custom_flags": ["#SBATCH --time=0:01"]}, "LIMIT_EXCEEDED", "TIMEOUT"),
 }
-CASES = ["partition", *(pytest.param(name, marks=pytest.mark.long) for name in [*FAULTS][1:])]
+CASES = ["flag", *(pytest.param(name, marks=pytest.mark.long) for name in [*FAULTS][1:])]
 
 
 def check_next(workflow: Workflow, cause: str) -> None:

@@ -20,6 +20,42 @@ LOG = (
 )
 
 
+def refused(said: str) -> str:
+    """Return the log of a submission that the scheduler's command refused with these words."""
+    raised = f"RuntimeError: command cd '/w' && sbatch .sub fails to execute\nerror message:{said}"
+    return (
+        "== now submit\nTraceback (most recent call last):\n"
+        f'  File "slurm.py", line 129, in do_submit\n    raise RuntimeError(\n{raised}\n\n'
+        "The above exception was the direct cause of the following exception:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "submission.py", line 691, in handle\n    raise RuntimeError(\n'
+        f"RuntimeError: Failed.\nUnderlying job error: {raised.partition(': ')[2]}\n\n"
+        "Debug information: submission_hash==c.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            "sbatch: unrecognized option '--tiem'\nTry \"sbatch --help\"",
+            "sbatch: unrecognized option '--tiem'",
+        ),
+        ("Welcome.\nsbatch: error: invalid partition", "sbatch: error: invalid partition"),
+        ("qsub: illegal -l value", "qsub: illegal -l value"),
+    ],
+)
+def test_the_words_of_the_scheduler_are_the_cause_of_a_refusal(
+    tmp_path: Path, said: str, cause: str
+) -> None:
+    """They stand above the last traceback of the log."""
+    attempt = AttemptPaths(tmp_path, "wf", "stage-1", "att-0001")
+    attempt.folder.mkdir(parents=True)
+    attempt.log.write_text(refused(said))
+    found = diagnose(attempt, None, "REJECTED")
+    assert (found.cause, found.category) == (cause, "scheduler")
+
+
 @pytest.mark.parametrize("verdict", ["REJECTED", "NEVER_SUBMITTED"])
 def test_the_first_error_of_an_upload_is_the_cause(tmp_path: Path, verdict: str) -> None:
     """Whether or not the verdict calls it refused: nothing else was written."""
