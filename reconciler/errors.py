@@ -27,7 +27,9 @@ Each carries a stable ``code``, its ``message``, and its values in ``data``.
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import gettempdir
 
+from eventstore.disk_space import reason_of
 from wording import Worded
 
 
@@ -35,6 +37,13 @@ class ReconcilerError(Worded):
     """Base of what the job side raises: a stable ``code``, a ``message``, values in ``data``."""
 
     code = "reconciler_error"
+
+
+def words_of(error: Exception, root: Path) -> str:
+    """Return what an error says of a step in a workflow root."""
+    if isinstance(error, OSError):
+        return reason_of(error, root, Path(gettempdir()))
+    return str(getattr(error, "message", error))
 
 
 class InvalidSubmission(ReconcilerError):

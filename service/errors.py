@@ -42,6 +42,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eventstore.disk_space import reason_of
 from wording import Coded, Worded
 
 
@@ -173,7 +174,8 @@ class FilesBehind(ServiceError):
     code = "files_behind"
 
     def __init__(self, version: int, cause: Exception) -> None:
-        why = str(cause).removesuffix(".")
+        why = reason_of(cause) if isinstance(cause, OSError) else str(cause)
+        why = why.removesuffix(".")
         super().__init__(
             f"recorded up to version {version}, but the files could not be brought up to date: "
             f"{why}. Nothing is lost: the next write command does it, or "

@@ -28,6 +28,7 @@ from cli.frame.options import (
 from cli.settings import Format, Settings
 from cli.terminal.output import as_json, escaped, failure, say
 from eventstore import errors as log
+from eventstore.disk_space import is_no_room, reason_of
 from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
@@ -125,6 +126,8 @@ def report(error: Exception, arguments: list[str]) -> int:
 
 def _told_by_system(error: OSError) -> str:
     """Return the message for an error of the operating system."""
+    if is_no_room(error) and error.filename:
+        return f"{reason_of(error)}; nothing that was acknowledged is lost."
     where = f" ({error.filename})" if error.filename else ""
     said = f"{error.strerror or error}{where}; nothing that was acknowledged is lost."
     return said + (_how_to_share(error.filename) if isinstance(error, PermissionError) else "")

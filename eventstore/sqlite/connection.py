@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from eventstore.disk_space import describe_full_disk
 from eventstore.errors import (
     DatabaseMissing,
     EventIdReused,
@@ -68,7 +69,7 @@ def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
     if code in _BUSY:
         return StoreBusy(wait)
     if code in _UNWRITABLE or exactly in _UNWRITTEN:
-        why = str(error)
+        why = describe_full_disk(path) if code == sqlite3.SQLITE_FULL else str(error)
         # SQLite shares one view of the shared memory among all connections of a process.
         if code == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
             why += ", as this process opened a store for reading before: close that first"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventstore.chain import START, ZERO, Link
+from eventstore.disk_space import is_no_room, reason_of
 from eventstore.errors import StoreBusy, StoreUnwritable
 from eventstore.event import TRIGGERS
 from eventstore.private import granted, open_lock
@@ -44,7 +45,8 @@ class _LockFile:
         try:
             return open_lock(self.path)
         except OSError as error:
-            raise StoreUnwritable(self.path, error.strerror or str(error)) from error
+            why = reason_of(error) if is_no_room(error) else error.strerror or str(error)
+            raise StoreUnwritable(self.path, why) from error
 
     def granted(self) -> bool:
         """Hold it if nobody else does."""

@@ -101,6 +101,8 @@ class ScriptEnd(IntEnum):
     SILENT = 69
     #: The monitor itself failed, or its machine refused what a job needs there (EX_SOFTWARE).
     BROKEN = 70
+    #: No room was left for what DPDispatcher writes (EX_CANTCREAT).
+    NO_ROOM = 73
     #: The files of the attempt cannot be written (EX_IOERR).
     UNWRITABLE = 74
     #: Another one is at work (EX_TEMPFAIL).

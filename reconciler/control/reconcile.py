@@ -38,15 +38,16 @@ from reconciler.control.strangers import (
     newest_attempt,
     take_up_all,
 )
-from reconciler.errors import MachineUnreachable, ReconcilerError
+from reconciler.errors import MachineUnreachable, ReconcilerError, words_of
 from reconciler.evidence.collect import note_alone, with_digests
+from reconciler.evidence.evidence import Evidence
 from reconciler.evidence.foreign import marker_paths
 from reconciler.files import by_hand
 from reconciler.files.leftovers import bring_back, left_by
 from reconciler.records.used import together
 from reconciler.submission.fields import versions
-from reconciler.verdict.diagnosis import Diagnosis
-from reconciler.verdict.table import Action, hindered
+from reconciler.verdict.diagnosis import Diagnosis, full_disk_of
+from reconciler.verdict.table import Action, hindered, is_hindered, lacked_room
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Attempt
     from reconciler.context import SubmissionFacts
-    from reconciler.evidence.evidence import Evidence
 
 
 #: Stages that are recorded in one append at most.
@@ -159,7 +159,7 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
             now = _held_back(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
-            return _hindered(jobs, now, error)
+            return _hindered(jobs, now, words_of(error, jobs.root))
         return now
 
 
@@ -171,15 +171,21 @@ def _held_back(jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding) -
     try:
         check_start(jobs, state, stage, again=True)
     except (Refused, NeedsConsent) as error:
-        return _hindered(jobs, now, error)
+        return _hindered(jobs, now, error.message)
+    if lacked_room(now.evidence) and not _is_known_hindrance(stage, now):
+        return _hindered(jobs, now, full_disk_of(newest_attempt(jobs, state, stage)))
     return now
 
 
-def _hindered(
-    jobs: Jobs, now: AttemptFinding, error: ReconcilerError | LifecycleError | OSError
-) -> AttemptFinding:
+def _is_known_hindrance(stage: Stage, now: AttemptFinding) -> bool:
+    """Return whether this end of the monitor was recorded as a hindrance before."""
+    recorded = stage.attempts[-1]
+    known = recorded.evidence if is_hindered(recorded.verdict) else None
+    return known is not None and Evidence.from_dict(known).exit_marker == now.evidence.exit_marker
+
+
+def _hindered(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFinding:
     """Tell of a stage for which nothing could be done; every other stage goes on."""
-    said = str(error) if isinstance(error, OSError) else error.message
     said = said.removeprefix(f"{now.stage}: ")
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from string import Template
 
+from eventstore.disk_space import NO_ROOM_REPORTED
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
@@ -128,6 +129,7 @@ submit() { # further flags; tells its part of the log in $$printed
     code=$${PIPESTATUS[0]}
     forget
     printed=$$(tail -c "+$$((from + 1))" "$$log")
+    [ "$$code" -eq 0 ] || ! grep -qiE $no_room <<< "$$printed" || code=$no_room_code
     return "$$code"
 }
 
@@ -354,6 +356,8 @@ def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref:
         "changed": int(ScriptEnd.CHANGED),
         "removed": int(ScriptEnd.REMOVED),
         "starts": _quoted(attempt.starts),
+        "no_room": shlex.quote(NO_ROOM_REPORTED.pattern),
+        "no_room_code": int(ScriptEnd.NO_ROOM),
         "flags": "--allow-ref " if allow_ref else "",
         "into_log": _hidden(attempt, dpdisp) if hides else _PLAIN,
         "at": _ASIDE if hides else "",

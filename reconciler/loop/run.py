@@ -39,6 +39,7 @@ from reconciler.errors import (
     MachineUnreachable,
     ProgramMissing,
     ReconcilerError,
+    words_of,
 )
 from reconciler.files.described import NoStageCommand, VerdictChanged, has_command
 from reconciler.files.freshness import StaleStages, deviations, look, told, unrecorded
@@ -283,7 +284,7 @@ class WorkflowLoop:
         stage = state.stages.get(id_)
         if stage is None:
             return
-        text = str(getattr(error, "message", error))[:_ERROR]
+        text = words_of(error, self.jobs.root)[:_ERROR]
         computed = stage.status is Status.POST_PROCESSING
         category: p.Category = "unknown" if computed else "input"
         failure = p.StageFailed(stage=id_, error=text, category=category)

@@ -39,7 +39,7 @@ from reconciler.sweep.tasks import (
     runs_told,
     tasks_of,
 )
-from reconciler.verdict.diagnosis import Diagnosis, of_texts
+from reconciler.verdict.diagnosis import Diagnosis, of_texts, with_full_disk
 from reconciler.verdict.table import Action, TaskCounts, Verdict, verdict_of_tasks
 from service.root.disk import write_whole
 
@@ -383,6 +383,9 @@ def _closed_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]
         return dict(row)
     state = "lost" if row["state"] == "running" else row["state"]
     said = _why(attempt.tasks / state / row["folder"], row["why"])
+    if state == "failed":
+        # Its files left the disk of its job when it ended, so free bytes there tell nothing.
+        said = with_full_disk(said, attempt, is_vague=False)
     return {**row, "state": state, "why": said or ("" if state == "done" else _CUT_OFF)}
 
 

@@ -8,10 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from eventstore.disk_space import (
+    NO_ROOM_REPORTED,
+    describe_file_system,
+    describe_full_disk,
+    has_no_free_bytes,
+)
 from lifecycle.payload import models as p
 from lifecycle.words.values import cause_of, stated_in
+from reconciler.attempt import execution_host
 from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import SIGNALLED, AttemptPaths
 from reconciler.evidence.evidence import Evidence
@@ -58,7 +66,8 @@ _ENDING: tuple[Clue, ...] = (
         r"out of memory|oom[- _]kill|cannot allocate memory|\bMemoryError\b|std::bad_alloc",
         r"due to time limit|time limit exceeded|walltime .*exceeded|exceeded .*memory limit",
         r"^(wfctl: )?ended by its time limit of \d+ s",
-        r"no space left on device|disk quota exceeded|CUDA_ERROR_OUT_OF_MEMORY",
+        r"no room is left on the file system",
+        rf"{NO_ROOM_REPORTED.pattern}|CUDA_ERROR_OUT_OF_MEMORY",
     ),
     _clue(
         "scheduler",
@@ -146,7 +155,7 @@ def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | No
     far = evidence.far if evidence is not None else None
     outputs = [*(("err", text) for text in (far.errors if far else ())), *traces.written(attempt)]
     monitor = [("dpdispatcher.log", text) for text in traces.logged(attempt)]
-    kind = _kind(jobs, outputs, monitor, verdict)
+    kind = _with_full_disk(_kind(jobs, outputs, monitor, verdict), attempt, jobs)
     ends = tuple(map(line_of, jobs))
     heard = [(name, text) for name, text in outputs if text.strip()]
     # Where the cause stands; else what says most.
@@ -160,6 +169,55 @@ def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | No
         None if kind.said == _NOTHING or any(kind.said in end for end in ends) else kind.said,
         told[0][1].strip() or None,
     )
+
+
+def _with_full_disk(kind: Kind, attempt: AttemptPaths, jobs: Sequence[ObservedJob]) -> Kind:
+    """Return the kind; if a full disk ended the job, with the name of the file system first."""
+    is_vague = bool(jobs) and kind.category in ("missing_output", "unknown")
+    said = with_full_disk(kind.said, attempt, is_vague=is_vague)
+    return kind if said == kind.said else kind._replace(category="resource", said=said)
+
+
+def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
+    """Return the words on a failure; if a full disk is its cause, name the file system first.
+
+    Words that are vague do not tell the cause: then the free bytes of the job's disk decide.
+    """
+    if NO_ROOM_REPORTED.search(words):
+        return f"{_reported_full(words, attempt)}: {words}"
+    where = execution_host.of(attempt)
+    if is_vague and not where.is_far and has_no_free_bytes(Path(where.scratch)):
+        return f"{describe_full_disk(Path(where.scratch))}: {words}"
+    return words
+
+
+#: An absolute path in a line that a program printed.
+_PATH = re.compile(r"(?<![\w./])/[^\s:'\"]+")
+
+
+def _reported_full(line: str, attempt: AttemptPaths) -> str:
+    """Name the file system that a line reports as full: that of its path, or of the job's folder.
+
+    Room may have been made since, and a job may write elsewhere.
+    """
+    where = execution_host.of(attempt)
+    if where.is_far:
+        return full_disk_of(attempt)
+    named = _PATH.search(line)
+    if named is not None:
+        return describe_full_disk(Path(named[0]))
+    if any(map(has_no_free_bytes, (Path(where.scratch), attempt.root))):
+        return full_disk_of(attempt)
+    system = describe_file_system(Path(where.scratch))
+    return f"a disk was full; its folder is on {system}"
+
+
+def full_disk_of(attempt: AttemptPaths) -> str:
+    """Name the full file system that the attempt writes to."""
+    where = execution_host.of(attempt)
+    if where.is_far:
+        return f"no room is left where its jobs run, on the file system of {where.scratch} there"
+    return describe_full_disk(Path(where.scratch), attempt.root)
 
 
 def of_texts(texts: Texts) -> Kind:

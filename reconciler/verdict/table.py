@@ -172,6 +172,11 @@ def hindered(reason: str) -> Verdict:
     return Verdict(2, Name.HINDERED, Action.UNKNOWN, reason)
 
 
+def is_hindered(name: str | None) -> bool:
+    """Return whether the name of a recorded verdict is that of a hindered attempt."""
+    return name == Name.HINDERED
+
+
 def verdict(evidence: Evidence) -> Verdict:
     """Return the first row of the table that holds for the evidence."""
     found = first(TABLE, evidence)
@@ -211,6 +216,11 @@ def _exit_code(e: Evidence) -> int | None:
 def _was_refused(e: Evidence) -> bool:
     code = _exit_code(e)
     return code is not None and 0 < code <= SIGNALLED and code != ScriptEnd.SILENT
+
+
+def lacked_room(e: Evidence) -> bool:
+    """Return whether the monitor ended because no room was left for what it writes."""
+    return _exit_code(e) == ScriptEnd.NO_ROOM
 
 
 def _all_finished(e: Evidence) -> bool:
@@ -502,6 +512,11 @@ OWN_ROWS: Rows[Evidence] = (
         (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and _exit_code(e) == ScriptEnd.BROKEN,
         "its monitor ended by an error before a job was submitted",
+    ),
+    (
+        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        lambda e: not e.jobs and lacked_room(e),
+        "no room was left for its files before a job was submitted",
     ),
     (
         (14, Name.REJECTED, Action.FAILED),

@@ -91,8 +91,10 @@ def _prepared(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]
             yield file, temporary
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = os.fspath(path)  # a descriptor names no file
         raise
 
 

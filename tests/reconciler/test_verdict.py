@@ -149,6 +149,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("NEVER_SUBMITTED", seen(copies=("c",)), Action.LAUNCH),
     ("MONITOR_KILLED_EARLY", seen(exit_marker=own(137)), Action.LAUNCH),
     ("NEVER_SUBMITTED", seen(exit_marker=own(70)), Action.LAUNCH),
+    ("NEVER_SUBMITTED", seen(exit_marker=own(73), copies=("c",)), Action.LAUNCH),
     ("LAUNCHED_IN_VAIN", seen(exit_marker=own(70), in_vain=True), Action.FAILED),
     ("REJECTED", seen(exit_marker=own(1)), Action.FAILED),
     ("REJECTED", seen(exit_marker=own(1), copies=("c",)), Action.FAILED),

@@ -1,0 +1,63 @@
+"""A file system without room: which one it is, and how much of it is free."""
+
+from __future__ import annotations
+
+import os
+import re
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+
+#: The error numbers of a write for which no room is left, on the disk or in a quota.
+NO_ROOM = frozenset({ENOSPC, EDQUOT})
+#: How programs report one of these errors.
+NO_ROOM_REPORTED = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Return whether a write failed because the disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in NO_ROOM
+
+
+def reason_of(error: OSError, *likely: Path) -> str:
+    """Return the system's words for an error; if a disk is full, name its file system first.
+
+    ``likely`` are the places to look at if the error names no file.
+    """
+    places = [Path(os.fsdecode(error.filename))] if error.filename else likely
+    if not (is_no_room(error) and places):
+        return str(error)
+    return f"{describe_full_disk(*places)}: {error}"
+
+
+def describe_full_disk(*paths: Path) -> str:
+    """Report that the file system of the path with the fewest free bytes is full."""
+    place = min(map(_existing, paths), key=_free_bytes)
+    return f"no room is left on {describe_file_system(place)}"
+
+
+def describe_file_system(path: Path) -> str:
+    """Name the file system of a path by its mount point, and its free bytes."""
+    place = _existing(path)
+    found = os.statvfs(place)
+    inodes = ", no file can be added" if found.f_files and not found.f_favail else ""
+    return f"the file system {_mount_point(place)} ({_free_bytes(place)} bytes free{inodes})"
+
+
+def has_no_free_bytes(path: Path) -> bool:
+    """Return whether the file system of a path has no free byte for this user."""
+    return _free_bytes(_existing(path)) == 0
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or the nearest folder above it that exists, without symbolic links."""
+    real = Path(os.path.realpath(path))
+    return next((one for one in (real, *real.parents) if os.path.lexists(one)), Path("/"))
+
+
+def _mount_point(path: Path) -> Path:
+    return next((one for one in (path, *path.parents) if one.is_mount()), Path("/"))
