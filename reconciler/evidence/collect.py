@@ -20,7 +20,7 @@ from reconciler.far import ask
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Host, Process, Tenant
-from reconciler.host.program import Queue, is_held
+from reconciler.host.program import EXCEEDED, TAKEN, Queue, end_printed, is_held
 from reconciler.records import traces
 
 
@@ -133,6 +133,8 @@ def _here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> Observ
         else job
         for job in _listed(attempt, known, queue, complete, works=bool(tenants))
     )
+    if where.has_slurm:
+        jobs = (_with_own_end(job, copies) for job in jobs)
     return ObservedAttempt(
         jobs=traces.recall(attempt, jobs),
         tenants=tenants,
@@ -142,6 +144,14 @@ def _here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> Observ
         queue=queue,
         awaited=traces.awaited(attempt),
     )
+
+
+def _with_own_end(job: ObservedJob, copies: Sequence[Path]) -> ObservedJob:
+    """Return the job; if it failed, with the reason that Slurm printed into the job's output."""
+    if job.id is None or job.exit_code == 0 or job.id_alive or job.queued in EXCEEDED | TAKEN:
+        return job
+    ends = (end_printed(traces.end_of(copy / f"slurm-{job.id}.out")) for copy in copies)
+    return replace(job, queued=next(filter(None, ends), job.queued))
 
 
 def _there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -181,6 +182,19 @@ _ENDED = frozenset({"COMPLETED", "FAILED", "REVOKED", "SPECIAL_EXIT"})
 TAKEN = frozenset({"CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 #: Ended since the job took more than it had asked for.
 EXCEEDED = frozenset({"TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"})
+#: What Slurm prints into the output of a job that it ends for such a reason.
+_PRINTED = (
+    ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*(\boom[-_ ]kill|out of memory)", re.IGNORECASE)),
+    ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*exceeded .*memory limit", re.IGNORECASE)),
+    ("TIMEOUT", re.compile(r"slurmstepd.*CANCELLED AT .*DUE TO TIME LIMIT")),
+)
+
+
+def end_printed(output: str) -> str | None:
+    """Return the state of a job by what Slurm printed into its output; None without such a line."""
+    return next((state for state, words in _PRINTED if words.search(output)), None)
+
+
 #: What DPDispatcher prints of a submission that the scheduler neither took nor refused, as far as
 #: anybody knows: no connection, no answer in time, success without an id.
 UNHEARD = (

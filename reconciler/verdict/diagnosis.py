@@ -111,6 +111,10 @@ _EXITS: dict[int, tuple[p.Category, str]] = {
     153: ("resource", "the limit of a file's size"),
 }
 
+#: What shows that a job had too little memory, and the advice then.
+_OF_MEMORY = re.compile(r"memory|\boom[- _]kill|bad_alloc|SIGKILL", re.IGNORECASE)
+_MORE_MEMORY = "ask for more memory by an amendment of resource_overrides, then retry"
+
 _NEXT: dict[p.Category, str] = {
     "input": "correct the input script or file, then retry; parameters change by an amendment",
     "resource": "ask for more by an amendment of resource_overrides or time_limit, then retry",
@@ -141,6 +145,8 @@ class Diagnosis:
     @property
     def advice(self) -> str:
         """What leads on."""
+        if self.category == "resource" and _OF_MEMORY.search(self.because):
+            return _MORE_MEMORY
         return _NEXT[self.category]
 
     def to_dict(self) -> dict[str, Any]:
@@ -307,7 +313,9 @@ def _last_line(written: Texts) -> Kind | None:
 
 def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
     for word in (job.queued for job in jobs if job.queued in EXCEEDED | TAKEN):
-        return Kind("resource" if word in EXCEEDED else "scheduler", f"its scheduler says {word}")
+        cause = "out of memory: " if word == "OUT_OF_MEMORY" else ""
+        category: p.Category = "resource" if word in EXCEEDED else "scheduler"
+        return Kind(category, f"{cause}its scheduler says {word}")
     return None
 
 

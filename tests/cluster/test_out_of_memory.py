@@ -1,0 +1,31 @@
+"""A job that Slurm killed for its memory, as Slurm's own output of the job says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.test_slurm import prepared
+from tests.crash.support import Workflow
+
+pytestmark = pytest.mark.slow
+
+#: The line that Slurm writes behind a job's output, and what becomes of the job's processes.
+LINE = "slurmstepd: error: Detected 1 oom_kill event in StepId=$SLURM_JOB_ID.batch."
+OUTPUT = "$SLURM_SUBMIT_DIR/slurm-$SLURM_JOB_ID.out"
+DEATHS = {"the command": "kill -9 $$", "the whole job": "kill -9 0"}
+
+
+@pytest.mark.parametrize("death", sorted(DEATHS))
+def test_a_job_killed_for_its_memory_fails_once_and_its_cause_is_memory(
+    workflow: Workflow, death: str
+) -> None:
+    """The output of the scheduler is read before a job counts as lost."""
+    prepared(workflow, f'echo "{LINE}" >> "{OUTPUT}"; {DEATHS[death]}')
+    assert workflow.call("run").returncode == 6
+    found = workflow.stage("stage-1")
+    assert found["status"] == "failed"
+    assert "out of memory" in found["last_error"]
+    [failed] = workflow.events("stage.failed")
+    assert failed["data"]["category"] == "resource"
+    assert "ask for more memory" in workflow.succeed("stage", "diagnose", "stage-1")
+    assert len(workflow.events("attempt.started")) == 1
