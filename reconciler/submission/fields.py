@@ -14,6 +14,8 @@ from reconciler.attempt.paths import JOB, AttemptPaths, OfJob
 from reconciler.errors import UnusableSubmission
 from reconciler.host import small_files as plain
 
+#: What precedes the words of a job on an environment that is not there.
+LACKS = "wfctl: "
 #: Characters of a line of versions that the log takes.
 _WIDTH = 500
 #: Lines of versions that the log takes.
@@ -46,7 +48,7 @@ def command_in(given: Mapping[str, Any], command: str) -> str:
             f'"$wfctl_apptainer" exec {options} --bind "${{PWD%/*}}" --pwd "$PWD" '
             f"{_place(given['container'])} bash -c {shlex.quote(command)}"
         )
-    lacks = 'wfctl_lacks() { echo "wfctl: $1" >&2; exit 127; }'
+    lacks = f'wfctl_lacks() {{ echo "{LACKS}$1" >&2; exit 127; }}'
     return "\n".join([lacks, *_checks(given), *_versions(given), run])
 
 

@@ -26,6 +26,7 @@ from reconciler.evidence.evidence import Evidence
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
+from reconciler.submission.fields import LACKS
 from reconciler.verdict.table import (
     Name,
 )
@@ -162,7 +163,9 @@ def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | No
     outputs = [*(("err", text) for text in (far.errors if far else ())), *traces.written(attempt)]
     monitor = [("dpdispatcher.log", text) for text in traces.logged(attempt)]
     kind = _with_full_disk(_kind(jobs, outputs, monitor, verdict), attempt, jobs)
-    ends = tuple(map(line_of, jobs))
+    # The exit code of wfctl's own check has no meaning beyond what the check printed.
+    is_own = _by_own_check(outputs) == kind
+    ends = tuple(line_of(job, explains_code=not is_own) for job in jobs)
     heard = [(name, text) for name, text in outputs if text.strip()]
     # Where the cause stands; else what says most.
     told = [one for one in heard if one[0] == kind.source] or heard or monitor
@@ -246,10 +249,10 @@ def in_words(check: p.Check) -> str:
     return f"{check.name}: {cause_of(check.detail) or check.detail}"
 
 
-def line_of(job: ObservedJob) -> str:
+def line_of(job: ObservedJob, *, explains_code: bool = True) -> str:
     """Say of a job how it ended: its own word, and its scheduler's."""
     code = job.told_code
-    signal = f", {_EXITS[code][1]}" if code in _EXITS else ""
+    signal = f", {_EXITS[code][1]}" if explains_code and code in _EXITS else ""
     told = "left no exit code" if code is None else f"exit code {code}{signal}"
     said = f", {job.queued} by its scheduler" if job.queued is not None else ""
     return f"{told} (job {job.id or 'of unknown id'}{said})"
@@ -269,6 +272,7 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
         (_by_refusal(monitor) if verdict in _UNSUBMITTED else None)
         or _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
+        or _by_own_check(written)
         or _by_exit(code for code in codes if (code or 0) > SIGNALLED)
         or _by_statement(monitor if verdict in _UNSUBMITTED else said)
         or _by_words(_SAYING, monitor if verdict in _UNSUBMITTED else written)
@@ -317,6 +321,16 @@ def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
         category: p.Category = "resource" if word in EXCEEDED else "scheduler"
         return Kind(category, f"{cause}its scheduler says {word}")
     return None
+
+
+#: What a job of wfctl prints if the environment that its stage names is not there.
+_OWN_CHECK = re.compile(rf"^{re.escape(LACKS)}(.+)$", re.MULTILINE)
+
+
+def _by_own_check(texts: Texts) -> Kind | None:
+    """Return what wfctl itself found missing before it started the command."""
+    found = ((source, _OWN_CHECK.search(text)) for source, text in texts)
+    return next((Kind("software", hit[1], source) for source, hit in found if hit), None)
 
 
 def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:

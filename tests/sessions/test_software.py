@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 #: Stand-ins for what is installed on clusters alone: what they set is what the real ones set.
 MODULE = (
-    'module() { LOADEDMODULES="$LOADEDMODULES${LOADEDMODULES:+:}$2/2.1"; export LOADEDMODULES; }\n'
+    'module() { [ "$2" != nowhere ] || { echo "Lmod error: nowhere is unknown" >&2; return 1; }\n'
+    'LOADEDMODULES="$LOADEDMODULES${LOADEDMODULES:+:}$2/2.1"; export LOADEDMODULES; }\n'
 )
 CONDA = """#!/bin/bash
 case "$1" in
@@ -111,11 +112,11 @@ def test_modules_conda_and_a_container_are_there(tmp_path: Path) -> None:
     assert seen["image"].endswith("image.sif")
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
         ({"venv": "/nowhere/venv"}, "there is no virtual environment /nowhere/venv"),
+        ({"modules": ["nowhere"]}, "the module nowhere is not loaded"),
         ({"conda": "none"}, "there is no conda environment none"),
         ({"container": "/nowhere/x.sif", "container_options": ["--nv"]}, ""),
     ],
@@ -131,7 +132,8 @@ def test_what_is_not_there_fails_the_stage(
     assert seen is None
     shown = place.done("show", "stage-1")
     assert shown["status"] == "failed"
-    assert said in (place.path / "stage-1/err").read_text() + str(shown)
+    assert said in (place.path / "stage-1/err").read_text()
+    assert shown["last_error"].startswith(f"{said}; exit code 127 (job"), shown["last_error"]
 
 
 def test_a_profile_gives_its_environment_to_every_stage(tmp_path: Path) -> None:
