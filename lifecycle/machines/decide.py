@@ -20,7 +20,7 @@ from lifecycle.machines.definition import CANCELLED, DEFINITION, Tasks, Transiti
 from lifecycle.machines.evolve import evolve
 from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
 from lifecycle.machines.machine import Asked, Caller, Document, Machine
-from lifecycle.machines.path import covers, leaves, merged, parse
+from lifecycle.machines.path import covers, leaves, marks_before, merged, parse
 from lifecycle.machines.shape import around, below, misfits
 from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftReverted
@@ -84,7 +84,8 @@ def _begin(command: Payload, files: Files) -> Decision:
     if isinstance(command, p.MachineImported):
         # The options go on to be options: a person chooses among them.
         known = trusted(command.definition, command.machine)
-        earlier = known.marks_on_entry(command.phase, files, options=False)
+        marks = known.marks_on_entry(command.phase, files, options=False)
+        earlier = marks_before(marks, command.entered_at)
     elif isinstance(command, p.MachineCreated):
         from lifecycle.machines.soundness import load
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -236,6 +237,23 @@ def marks_of_tips(ids: Iterable[str]) -> dict[str, str]:
 def tips_in(earlier: Mapping[str, str]) -> list[str]:
     """Return the commits among the marks of what was there before."""
     return [name.removeprefix(_TIP) for name in earlier if name.startswith(_TIP)]
+
+
+def marks_before(marks: Mapping[str, str], start: Any) -> dict[str, str]:
+    """Return the marks of files that were last written before ``start``, an ISO time.
+
+    All marks if ``start`` is not a time. Marks without a time, as those of commits, are kept.
+    """
+    try:
+        began = datetime.fromisoformat(start).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return dict(marks)
+
+    def is_before(mark: str) -> bool:
+        written = mark.rpartition("@")[2]
+        return not written.isdecimal() or int(written) / 1e9 < began
+
+    return {file: mark for file, mark in marks.items() if is_before(mark)}
 
 
 def place_of_commit(id_: str) -> str:

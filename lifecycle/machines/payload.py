@@ -72,6 +72,12 @@ class MachineImported(Payload):
     #: Task that is at work → its output that is there already: file → mark.
     task_earlier: dict[str, dict[str, str]] = Field(default_factory=dict)
 
+    @property
+    def entered_at(self) -> str | None:
+        """When its phase was entered by the word of its files, None if they do not say."""
+        times = [one["entered_at"] for one in self.visits if one["phase"] == self.phase]
+        return str(times[-1]) if times else None
+
 
 class Change(PayloadPart):
     """A value for a dot path."""

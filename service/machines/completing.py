@@ -12,6 +12,7 @@ from typing import Any
 from lifecycle.machines.definition import MOST_ROUNDS, Definition, trusted
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.machine import Machine, tasks_in
+from lifecycle.machines.path import marks_before
 from lifecycle.machines.payload import (
     MachineCreated,
     MachineImported,
@@ -116,12 +117,17 @@ def _with_earlier_output(
 
 
 def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
-    """Return what lies at the outputs of tasks that are taken over at work."""
+    """Return the outputs that are older than the start of their task, for each task at work.
+
+    A task without a time of its own started with its phase.
+    """
     known = trusted(command.definition, command.machine)
     if known.tasks is None:
         return {}
     found = {
-        str(one.get("id")): dict(outputs_of(root, known, one, {}).marks)
+        str(one.get("id")): marks_before(
+            outputs_of(root, known, one, {}).marks, one.get("started_at") or command.entered_at
+        )
         for one in tasks_in(command.document, known.tasks)
         if one.get("status") == known.tasks.running
     }

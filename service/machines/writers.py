@@ -19,7 +19,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.machines.decide import after, decide, open_ways, targets
 from lifecycle.machines.errors import InvalidInput, InvalidTransition
 from lifecycle.machines.machine import Document, Machine
-from lifecycle.machines.path import look, merged
+from lifecycle.machines.path import look, marks_before, merged
 from lifecycle.machines.payload import (
     Change,
     MachineRecorded,
@@ -94,9 +94,7 @@ class Walk:
         earlier = getattr(payload, "earlier", None)
         if not earlier:
             return payload
-        start = datetime.fromisoformat(began).timestamp()
-        older = {name: m for name, m in earlier.items() if int(m.rpartition("@")[2]) / 1e9 < start}
-        return payload.model_copy(update={"earlier": older})
+        return payload.model_copy(update={"earlier": marks_before(earlier, began)})
 
     def facts(self, payloads: list[Payload], at: str | None = None) -> None:
         """Record what is so whatever the rules say."""

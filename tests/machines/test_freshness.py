@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -111,9 +113,16 @@ def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> 
     place.done("import", str(place.path / PHASE))
 
 
+def write_at(place: MachinePlace, path: str, content: Any, moment: str) -> None:
+    """Write a file as it was written last at a moment."""
+    place.write(path, content)
+    seconds = datetime.fromisoformat(moment).timestamp()
+    os.utime(place.path / path, (seconds, seconds))
+
+
 def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace) -> None:
-    """Given a report that lay there, then it opens nothing until it is written again."""
-    place.write(REPORT, {"ok": True})
+    """Given a report from before the phase, then it opens nothing until it is written again."""
+    write_at(place, REPORT, {"ok": True}, "2026-11-01T09:59:59Z")
     taken_over(place, "VERIFICATION", [])
     for line in (("append", "wf", "phase.completed"), ("transition", "wf", "REFLECTION")):
         place.refused("GUARD_FAILED", 5, *line)
@@ -123,14 +132,44 @@ def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace)
     assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
 
 
+def test_an_output_written_since_a_phase_began_is_of_that_phase_when_taken_over(
+    place: MachinePlace,
+) -> None:
+    """Given a report that was written before the import, then it opens the way on."""
+    write_at(place, REPORT, {"ok": True}, "2026-11-01T10:00:00Z")
+    taken_over(place, "VERIFICATION", [])
+    assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
+
+
+def test_an_output_that_a_task_taken_over_has_written_is_its_own(place: MachinePlace) -> None:
+    """It is newer than the start of its task, or of the phase if the task has no time."""
+    starts = {"task-001": "2026-11-02T10:00:00+02:00", "task-002": "2026-11-02T10:00:00Z"}
+    names = [*starts, "task-003", "task-004"]
+    tasks: list[dict[str, Any]] = [
+        {"id": name, "status": "running", "attempts": 1, "output": f"memory/tasks/{name}.json"}
+        | ({"started_at": starts[name]} if name in starts else {})
+        for name in names
+    ]
+    for name in names[:3]:
+        moment = "2026-11-02T09:00:00Z"
+        write_at(place, f"memory/tasks/{name}.json", {"status": "verified"}, moment)
+    write_at(place, "memory/tasks/task-004.json", {"status": "verified"}, "2026-10-31T09:00:00Z")
+    taken_over(place, "IMPLEMENTATION", tasks)
+    place.done("rehydrate", "wf", "--go-on")
+    found = {one["id"]: one["status"] for one in place.done("get", "wf", "--query", "tasks")}
+    expected = ("verified", "pending", "verified", "pending")
+    assert found == dict(zip(names, expected, strict=True))
+
+
 def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) -> None:
-    """Given a running task with an output that lay there, then only what it writes now counts."""
+    """Given a running task with an older output, then only what it writes now counts."""
     tasks = [
         {"id": name, "status": "running", "attempts": 0, "output": f"memory/tasks/{name}.json"}
         for name in ("task-001", "task-002")
     ]
     for name in ("task-001", "task-002"):
-        place.write(f"memory/tasks/{name}.json", {"status": "verified"})
+        moment = "2026-11-01T09:00:00Z"
+        write_at(place, f"memory/tasks/{name}.json", {"status": "verified"}, moment)
     taken_over(place, "IMPLEMENTATION", tasks)
     place.write("memory/tasks/task-002.json", {"status": "verified"})
     place.done("rehydrate", "wf", "--go-on")
@@ -140,7 +179,8 @@ def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) 
 
 def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: MachinePlace) -> None:
     """A person says which; the old final design does not count."""
-    place.write("memory/reports/final_design.json", {"style": "old"})
+    old = "2026-11-01T09:00:00Z"
+    write_at(place, "memory/reports/final_design.json", {"style": "old"}, old)
     place.write("memory/reports/designs/a.json", {"style": "a"})
     taken_over(place, "ARCHITECTURE", [])
     resume = place.done("rehydrate", "wf", "--go-on")["resume"]
@@ -175,7 +215,7 @@ def test_the_published_place_of_an_output_is_looked_at(
 
 def test_the_published_place_of_a_task_taken_over_is_marked(place: MachinePlace) -> None:
     """Given an old output there, then it says nothing."""
-    place.write(PUBLISHED, {"status": "verified"})
+    write_at(place, PUBLISHED, {"status": "verified"}, "2026-11-01T09:00:00Z")
     taken_over(place, "IMPLEMENTATION", [{"id": "task-001", "status": "running", "attempts": 0}])
     place.done("rehydrate", "wf", "--go-on")
     assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "pending"
