@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.fold.evolve import KEYED
 from lifecycle.plan.fields import ALIKE, READ
-from lifecycle.rules.amendable import changes_of
+from lifecycle.rules.amendable import changes_of, kind_of_changes
 from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import Stage, Workflow
 from service.documents.plan_file import decode_json, read_plan
@@ -207,9 +207,7 @@ def command_of(state: Workflow, asked: AskedChanges) -> Payload:
     kind = asked.kind or ("stage_insert" if asked.insert is not None else None)
     if kind is None and not changes:
         raise InvalidOption("nothing is asked for: give --set, --insert, --type or --from")
-    kind = kind or (
-        "criteria_change" if set(changes) == {"success_criteria"} else "parameter_change"
-    )
+    kind = kind or kind_of_changes(changes)
     return payload_of(
         "amendment.proposed",
         {

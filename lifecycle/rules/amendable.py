@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lifecycle.errors import InvalidAmendment, StaleAmendment
@@ -58,6 +58,11 @@ def fields_of(kind: str, stage: str | None) -> frozenset[str]:
     if kind == PLAN_CHANGE:
         return WORKFLOW_FIELDS - OF_CONSENT
     return WORKFLOW_FIELDS if kind == "parameter_change" else frozenset()
+
+
+def kind_of_changes(fields: Iterable[str]) -> str:
+    """Return the amendment type that may change all of these fields."""
+    return "criteria_change" if set(fields) == _CRITERIA else "parameter_change"
 
 
 def fields_beside(kind: str) -> frozenset[str]:

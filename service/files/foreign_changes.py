@@ -12,8 +12,7 @@ from eventstore.errors import InvalidData
 from lifecycle.errors import Refused
 from lifecycle.fold.evolve import KEYED
 from lifecycle.payload import models as p
-from lifecycle.rules.amendable import OPERATIONAL
-from lifecycle.rules.amendable import STAGE_FIELDS as AMENDABLE
+from lifecycle.rules.amendable import OPERATIONAL, kind_of_changes
 from lifecycle.rules.amendable import WORKFLOW_FIELDS as AMENDABLE_OF_WORKFLOW
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Drift, Stage, Workflow
@@ -106,8 +105,11 @@ def _adoption(
     """Return what the differences ``listed`` between two documents are as commands."""
     result = Adoption()
     groups: dict[str | None, list[FieldDifference]] = {}
+    now = state_document.document(state)
     for difference in listed:
-        if difference.kind == "order" and difference.path != ("stages",):
+        # A status that is so takes along the fields that follow from it.
+        is_fulfilled = difference.path != ("status",) and _is_so(now, difference)
+        if _says_nothing(difference) or is_fulfilled:
             result.left.append(difference.name)
         elif not _portable(difference.new):
             result.impossible[difference.name] = "the log cannot carry the value"
@@ -120,6 +122,15 @@ def _adoption(
             old, new = _entry(base, stage), _entry(found, stage)
             _Fields(result, stage, old, new, launched).adopt(group, state, evidence)
     return result
+
+
+def _says_nothing(difference: FieldDifference) -> bool:
+    """Return whether a difference is an order of keys, or a value that sessions write."""
+    if difference.kind == "order":
+        return difference.path != ("stages",)
+    first, *keys = difference.path or ("",)
+    is_of_sessions = first == "session_config" and bool(keys) and keys[0] in OPERATIONAL
+    return difference.stage is None and is_of_sessions
 
 
 def _entry(document: Document, stage: str | None) -> Document:
@@ -231,7 +242,7 @@ class _Fields:
             Status.INVALIDATED: lambda: self._proposes("stage_rerun", said),
             Status.SKIPPED: lambda: self._proposes("stage_skip", said),
         }
-        if target == stage.status and stage.status in _UNDER_WAY:
+        if target == stage.status:
             # The log has come to say so too.
             self.result.left.append(f"{stage.id}.status")
             return
@@ -249,13 +260,11 @@ class _Fields:
         return p.AmendmentProposed(kind=kind, stage=self.stage, description=said, **more)
 
     def _amendments(self, fields: Iterable[str]) -> None:
-        kinds = AMENDABLE if self.stage is not None else {"parameter_change": AMENDABLE_OF_WORKFLOW}
-        for kind, reach in kinds.items():
-            changes = {name: self._change(name) for name in fields if name in reach}
-            changes = {name: change for name, change in changes.items() if change is not None}
-            if changes:
-                said = f"{', '.join(changes)} {_BY_HAND}"
-                self.result.add(self._proposes(kind, said, changes=changes))
+        changes = {name: self._change(name) for name in fields}
+        changes = {name: change for name, change in changes.items() if change}
+        if changes:
+            said = f"{', '.join(changes)} {_BY_HAND}"
+            self.result.add(self._proposes(kind_of_changes(changes), said, changes=changes))
 
     def _change(self, name: str) -> Document | None:
         if name not in KEYED:
@@ -267,7 +276,8 @@ class _Fields:
         if not isinstance(new, dict):
             self._impossible(name, "expected an object")
             return None
-        keys = dict.fromkeys([*old, *new])
+        sessions = OPERATIONAL if name == "session_config" else ()
+        keys = [key for key in dict.fromkeys([*old, *new]) if key not in sessions]
         return {key: _leaf(old, new, key) for key in keys if not _is_same(old, new, key)}
 
 
@@ -309,10 +319,11 @@ class ForeignChanges:
 
     def waiting(self, file: str | None = None) -> list[Foreign]:
         """Return what waits for a decision, the oldest first; ``file`` names the one asked for."""
-        kept = [self._kept(drift) for drift in self.log.current().drifts]
+        kept = [self.kept_change(drift) for drift in self.log.current().drifts]
         return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
 
-    def _kept(self, drift: Drift) -> Foreign:
+    def kept_change(self, drift: Drift) -> Foreign:
+        """Return the version that a drift kept; raises `NotFound` if somebody removed it."""
         found = content_within(self.root.path, drift.kept_as)
         if found is None:
             raise NotFound(
@@ -470,15 +481,36 @@ def undecided(root: Root, log: WorkflowLog, state: Workflow) -> list[Edit]:
     return list(found.values())
 
 
+def close_fulfilled(root: Root, log: WorkflowLog, state: Workflow) -> list[Payload]:
+    """Return the commands that close each edit whose values the log contains.
+
+    Fields that follow from events, such as times, do not keep an edit open.
+    """
+    changes = ForeignChanges(root, log)
+    now = state_document.document(state)
+    found: list[Payload] = []
+    for drift in state.drifts:
+        if drift.file != STATE or content_within(root.path, drift.kept_as) is None:
+            continue
+        change = changes.kept_change(drift)
+        differences = changes.differences(change)
+        told = [one for one in differences if not (_says_nothing(one) or _follows(one))]
+        if told and all(_is_so(now, one) for one in told):
+            found += closing(change, Adoption(left=[one.name for one in differences]))
+    return found
+
+
+def _follows(difference: FieldDifference) -> bool:
+    names = _DERIVED if difference.stage is None else _FOLLOWS
+    return bool(difference.path) and difference.path[0] in names
+
+
 def _is_definitional(difference: FieldDifference) -> bool:
-    if difference.kind == "order":
+    if difference.kind == "order" or _says_nothing(difference):
         return False
     if difference.stage is not None:
         return not difference.path or difference.path[0] in DEFINITIONAL
-    first, *keys = difference.path or ("",)
-    if first == "session_config" and keys and keys[0] in OPERATIONAL:
-        return False
-    return first in AMENDABLE_OF_WORKFLOW
+    return bool(difference.path) and difference.path[0] in AMENDABLE_OF_WORKFLOW
 
 
 def _is_so(now: dict[str, Any], difference: FieldDifference) -> bool:

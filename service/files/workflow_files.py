@@ -168,6 +168,10 @@ class WorkflowFiles:
             shows = state if left is None else self.log.current(left.version)
             content, fields = state_document.render(shows), partial(drift.state_differences, shows)
             news.append(drift.detected(self.root, STATE, shows.head, content, found, fields))
+        elif state.drifts:
+            from service.files.foreign_changes import close_fulfilled  # it imports this module
+
+            news += close_fulfilled(self.root, self.log, state)
         return Findings(news, laid.missing, restored, view, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:

@@ -105,8 +105,8 @@ def test_a_definitional_change_is_only_proposed(place: Place) -> None:
     check_clean(place)
 
 
-def test_parameters_and_criteria_are_two_proposals(place: Place) -> None:
-    """Each of the type that may touch it."""
+def test_the_fields_of_a_stage_are_one_proposal(place: Place) -> None:
+    """A criterion and what it is checked with are one decision, as for `amend propose`."""
     document = state_of(place)
     document["stages"][0]["success_criteria"] = "whatever"
     document["stages"][0]["inputs"] = []
@@ -117,8 +117,58 @@ def test_parameters_and_criteria_are_two_proposals(place: Place) -> None:
     assert [(found["kind"], found["stage"]) for found in proposals(place)] == [
         ("parameter_change", None),
         ("parameter_change", "stage-1"),
-        ("criteria_change", "stage-1"),
     ]
+    assert set(proposals(place)[1]["changes"]) == {"inputs", "success_criteria"}
+
+
+def test_an_edited_criterion_is_one_proposal_that_can_be_approved(place: Place) -> None:
+    """After it nothing is pending, and nothing waits."""
+    edit(place, success_criteria="drift below 1e-2")
+    place.done("drift", "adopt")
+    assert [found["kind"] for found in proposals(place)] == ["criteria_change"]
+    place.done("amend", "approve", "amend-1")
+    assert place.done("status")["pending_amendments"] == []
+    assert state_of(place)["stages"][0]["success_criteria"] == "drift below 1e-2"
+    assert shown(place) == []
+
+
+def test_an_edit_is_closed_once_the_log_contains_its_values(place: Place) -> None:
+    """Given a proposal of the same, then its approval decides the edit; an earlier one stays."""
+    edit_parameters(place, dt=0.001)
+    place.done("note", "first")
+    edit_parameters(place, dt=0.002)
+    place.done("note", "second")
+    assert len(shown(place)) == 2
+    place.done("amend", "propose", "--set", "stage-1.parameters.dt=0.002", "--reason", "finer")
+    assert len(shown(place)) == 2
+    place.done("amend", "approve", "amend-1")
+    [waiting] = shown(place)
+    assert waiting["differences"][0]["new"] == 0.001
+    [closed] = place.done("events", "--type", "drift.adopted")
+    assert closed["data"]["left"] == ["stage-1.parameters.dt"]
+    place.done("fsck", "--protocol")
+    check_clean(place)
+
+
+def test_an_edited_status_is_closed_once_the_stage_has_it(place: Place) -> None:
+    """Times and counts that follow from events do not keep the edit open."""
+    edit(place, status="failed", last_error="it broke", retry_count=3)
+    place.done("note", "next")
+    assert len(shown(place)) == 1
+    fail_stage(place)
+    assert shown(place) == []
+
+
+def test_a_cost_that_sessions_write_is_left_out_of_an_adoption(place: Place) -> None:
+    """The protocol orders agents to write it; the rest is adopted, and the field is named."""
+    document = state_of(place)
+    document["session_config"] = {**document.get("session_config", {}), "session_cost": 3}
+    document["stages"][0]["success_criteria"] = "whatever"
+    write_state(place, document)
+    place.done("drift", "adopt")
+    assert [found["kind"] for found in proposals(place)] == ["criteria_change"]
+    [closed] = place.done("events", "--type", "drift.adopted")
+    assert closed["data"]["left"] == ["session_config.session_cost"]
 
 
 def test_a_deeper_parameter_is_proposed_with_the_whole_value_at_its_key(place: Place) -> None:
@@ -308,9 +358,12 @@ def test_a_field_that_did_not_change_cannot_be_named(place: Place) -> None:
 
 
 def test_a_change_of_what_has_moved_on_is_judged_as_it_is_now(place: Place) -> None:
-    """The stage was picked up meanwhile: it cannot be picked up again."""
+    """The stage was skipped meanwhile: it cannot be picked up any more."""
     edit(place, status="preparing")
-    place.done("stage", "prepare", "stage-1")
+    place.done("note", "next")
+    skip = ("--type", "stage_skip", "--stage", "stage-1", "--rewire", "--reason", "no need")
+    place.done("amend", "propose", *skip)
+    place.done("amend", "approve", "amend-1")
     answer = place.json("drift", "adopt")
     assert (answer.code, answer.error["code"]) == (5, "illegal_transition")
 
