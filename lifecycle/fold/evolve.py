@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import UNFOLDABLE, Event, fold_in, why_not
 from lifecycle.fold import rounds, stages
-from lifecycle.state.conditions import added_points, upstream
+from lifecycle.state.conditions import added_points, downstream, partners_of, upstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
@@ -127,9 +127,9 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
         draft.scripts = event.data.get("scripts", {})
         amendment.scripts = dict(draft.scripts)
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
-    # Its own stages, and of a change of the verdict alone all that rest on them.
-    below = [id_ for id_ in amendment.invalidated_stages if is_rejudged(draft, amendment, id_)]
-    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in (*amendment.targets, *below)}
+    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in amendment.targets}
+    below = {*amendment.invalidated_stages} - {*keeps}
+    keeps |= {id_: True for id_ in below if keeps_tasks(draft, amendment, id_)}
     apply(draft, amendment)
     _mark(draft, amendment)
     for id_, kept in keeps.items():
@@ -137,22 +137,38 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
 
 
 def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
-    """Say whether tasks of a stage that are done go on to count: points or the verdict change."""
+    """Say whether tasks of a stage that are done go on to count: points or the verdict change.
+
+    Each task of a stage that follows another one by `like` counts if its partner task does.
+    """
     stage = draft.stages.get(id_)
     if stage is None or not is_sweep(stage.parameters) or (stage.keep_as and not stage.keeps_tasks):
         return False
     if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
         above = upstream(_needs(draft), [id_]) & {*amendment.rewired}
         rest = all(only_judges(draft, part_of(amendment, one)) for one in above)
+        rest = rest or follows_kept_tasks(draft, amendment, stage)
         return rest and keeps_tasks(draft, part_of(amendment, id_), id_)
     if amendment.stage != id_:
-        return is_rejudged(draft, amendment, id_)
+        is_kept = is_rejudged(draft, amendment, id_)
+        return is_kept or follows_kept_tasks(draft, amendment, stage)
     if amendment.from_round is not None:
         return bool(added_points(draft, id_))
     if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
         return False
     new = _changed(stage.parameters, "parameters", amendment.changes.get("parameters", {}))
     return is_sweep(new) and basis_of(stage.parameters) == basis_of(new)
+
+
+def follows_kept_tasks(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+    """Say whether an amendment reaches a stage by its partners alone, which keep their tasks."""
+    if _PROFILES & set(amendment.changes):
+        return False
+    partners = [partner.id for partner in partners_of(draft, stage)]
+    changed = {*amendment.targets, *amendment.rewired}
+    reached = changed | downstream(_needs(draft), changed)
+    own = {*stage.depends_on} & reached
+    return bool(own) and own <= {*partners} and keeps_tasks(draft, amendment, partners[0])
 
 
 def part_of(amendment: Amendment, id_: str) -> Amendment:
@@ -348,7 +364,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 28
+REDUCER = 29
 
 
 def evolve(

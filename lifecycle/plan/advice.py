@@ -40,7 +40,6 @@ def advice(state: Workflow, scripts: str = "") -> list[str]:
             *_not_text(stage),
             *_carriage_returns(stage),
             *_unjudged(stage),
-            *_far_partner(state, stage),
             *_values(state, stage, scripts),
         )
     ]
@@ -94,19 +93,6 @@ def _unjudged(stage: Stage) -> Iterator[str]:
             f"{stage.id}: success_criteria without parameters.verify: somebody must judge them; "
             "`wfctl run` will stop there"
         )
-
-
-def _far_partner(state: Workflow, stage: Stage) -> Iterator[str]:
-    """Say of a map that takes another stage's points that its tasks do not read their partners'."""
-    like = stage.parameters[MAP].get("like") if is_sweep(stage.parameters) else None
-    partner = state.stages.get(str(like))
-    if partner is None or any(path.split("/")[0] == like for path in stage.inputs):
-        return
-    outputs = ", ".join(partner.outputs)
-    yield (
-        f"{stage.id}: map.like is {like}, and no input is of {like}: another result of {like} "
-        f"computes nothing anew here; add {outputs} to its inputs"
-    )
 
 
 def _values(state: Workflow, stage: Stage, scripts: str) -> Iterator[str]:

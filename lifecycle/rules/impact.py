@@ -12,7 +12,7 @@ from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks
 from lifecycle.fold.rounds import points_since, refresh
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import added_points, downstream, is_judged_alone
+from lifecycle.state.conditions import added_points, downstream, is_judged_alone, partners_of
 from lifecycle.state.effort import seconds_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -384,13 +384,13 @@ def foresee(
     again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
-    named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
-    swept = [id_ for id_ in named if keeps_tasks(state, amendment, id_)]
+    swept = stages_by_task(state, amendment, impact)
     others = {id_: paths for id_, paths in (changed_inputs or {}).items() if id_ in swept}
+    counting = dict[str, set[str]]()
     tasks = tuple(
         one
         for id_ in swept
-        for one in _tasks(state, changed, amendment, id_, impact, id_ in others)
+        for one in _tasks(state, changed, amendment, id_, impact, id_ in others, counting)
     )
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
@@ -404,6 +404,16 @@ def foresee(
     )
 
 
+def stages_by_task(state: Workflow, amendment: Amendment, impact: Impact) -> list[str]:
+    """Return the stages of which an amendment computes only some tasks, the leading ones first."""
+    named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
+    followers = [id_ for id_ in impact.affected if partners_of(state, state.stage(id_))]
+    rejudged = [id_ for id_ in followers if is_rejudged(state, amendment, id_)]
+    swept = dict.fromkeys([*named, *(id_ for id_ in followers if id_ not in rejudged)])
+    found = [id_ for id_ in swept if keeps_tasks(state, amendment, id_)]
+    return sorted(found, key=lambda id_: len(partners_of(state, state.stage(id_))))
+
+
 #: Names of folders that any value may have: the keys alone are asked for.
 _FOLDERS = {"folders": "digest"}
 
@@ -415,14 +425,21 @@ def _tasks(
     id_: str,
     impact: Impact,
     all_anew: bool,
+    counting_tasks: dict[str, set[str]],
 ) -> Iterator[TasksAhead]:
-    """Yield what becomes of the tasks of a sweep; nothing if a file names its points."""
-    maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
+    """Yield what becomes of the tasks of a sweep; nothing if a file names its points.
+
+    ``counting_tasks`` has by stage the keys of the tasks that stay, which this function adds to:
+    of a follower, no task stays whose partner task does not.
+    """
+    partners = [partner.id for partner in partners_of(state, state.stage(id_))]
+    leading = [id_, *partners][-1]
+    maps = [one.stage(leading).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
     from lifecycle.sweeps.points import points  # it loads readers of files, which few commands need
 
-    added = added_points(state, id_)
+    added = added_points(state, leading)
     of = [points({"points": added, **_FOLDERS})] if added else []
     before, after = (tuple(p.key for some in (points(one), *of) for p in some) for one in maps)
     stage = state.stage(id_)
@@ -430,8 +447,9 @@ def _tasks(
     seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")
     done = {before[n] for n in numbers_of(seen) if n < len(before)}
     since = amendment.from_round
-    anew = len(points_since(state, id_, since)) if since is not None else 0
+    anew = len(points_since(state, leading, since)) if since is not None else 0
     stays = set[str]() if all_anew else {*after[: len(after) - anew]}
+    stays &= next((counting_tasks[one] for one in partners[:1] if one in counting_tasks), stays)
     # What failed in rounds that stay as they are was tolerated, and stays too.
     left = stays - done if since is not None else set[str]()
     counting = done & stays
@@ -444,6 +462,7 @@ def _tasks(
     # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
     new = 0 if stage.id in impact.going_on else len({*after} - counting - left - judged)
     took = _took(stage)
+    counting_tasks[id_] = counting | left | judged
     yield TasksAhead(
         stage=stage.id,
         kept=len((counting | left) - judged),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply
 from lifecycle.payload import models as p
-from lifecycle.rules.impact import Impact, foresee
+from lifecycle.rules.impact import Impact, foresee, stages_by_task
 from lifecycle.state.conditions import cores
 from lifecycle.state.effort import cost_problems, task_count, used
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -99,7 +99,8 @@ def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, f
     known = {one.stage: one.computed for one in foresee(state, amendment, impact).tasks}
     tasks, seconds = 0, 0.0
     unknown = False
-    for id_ in dict.fromkeys([*amendment.targets, *impact.again]):
+    by_task = stages_by_task(state, amendment, impact)
+    for id_ in dict.fromkeys([*amendment.targets, *impact.again, *by_task]):
         stage = changed.stages[id_]
         count = known[id_] if id_ in known else task_count(changed, stage)
         limit = time_limit(stage.parameters)

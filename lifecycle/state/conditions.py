@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import VERDICTS, is_sweep, without_result
+from lifecycle.sweeps.definition import MAP, VERDICTS, is_sweep, table_of, without_result
 from lifecycle.words.document import default_session_config
 from lifecycle.words.rounds import LoopDefinition
 from lifecycle.words.values import MAX_WEIGHT, wanted
@@ -62,6 +62,27 @@ def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
     if name is None or state.loop(name).points != stage:
         return []
     return state.loops[name].added
+
+
+def partners_of(state: Workflow, stage: Stage) -> list[Stage]:
+    """Return the stages whose points a stage takes by `like`, the nearest one first."""
+    found: list[Stage] = []
+    like = (stage.parameters.get(MAP) or {}).get("like") if is_sweep(stage.parameters) else None
+    while like in state.stages and state.stages[like] not in found:
+        found.append(state.stages[like])
+        parameters = found[-1].parameters
+        like = parameters[MAP].get("like") if is_sweep(parameters) else None
+    return found
+
+
+def files_of_points(state: Workflow, stage: Stage) -> set[str]:
+    """Return the files that say which tasks a sweep has: no task is computed from them.
+
+    These are the file of its map and the tables of its partners. A task rests on the folder of its
+    partner task instead.
+    """
+    named = {str((stage.parameters.get(MAP) or {}).get("file"))}
+    return named.union(*(table_of(partner.id) for partner in partners_of(state, stage)))
 
 
 #: Parameters of which a part alone is computed from, which stands beside them.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from lifecycle.state.conditions import added_points, cores
+from lifecycle.state.conditions import added_points, cores, partners_of
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.words.mandates import GRACE, Mandate, counted, number, time_limit
@@ -80,8 +80,8 @@ def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, 
     tasks, seconds, unknown = 0, 0.0, False
     for id_ in loop.stages:
         stage = state.stages[id_]
-        has_points = id_ == loop.points or "like" in (stage.parameters.get(MAP) or {})
-        own = count if has_points else task_count(state, stage)
+        leading = {id_, *(partner.id for partner in partners_of(state, stage))}
+        own = count if loop.points in leading else task_count(state, stage)
         limit = time_limit(stage.parameters)
         unknown = unknown or limit is None
         tasks += own

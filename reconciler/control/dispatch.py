@@ -144,7 +144,7 @@ def check_start(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = Fals
     """
     check_results(jobs.root, state, stage)
     if again:
-        check_inputs_unchanged(jobs.root, stage)
+        check_inputs_unchanged(jobs.root, state, stage)
     check_strangers(jobs, state, stage)
 
 

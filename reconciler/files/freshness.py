@@ -16,9 +16,10 @@ from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.errors import LifecycleError, NeedsConsent
+from lifecycle.state.conditions import files_of_points
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.sweeps.definition import is_sweep
 from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
 from projections.words.came_about import is_taken_over, without_record
@@ -107,14 +108,14 @@ def deviations(
 def changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, list[str]]:
     """Return by sweep what its newest attempt read and is another now: its tasks count no longer.
 
-    The file of its points is left out: it names tasks, and they are not computed from it.
+    The files of its points are left out: they name tasks, which are not computed from them.
     """
     found: dict[str, list[str]] = {}
     for stage in map(state.stage, ids):
         if not (is_sweep(stage.parameters) and stage.attempts):
             continue
-        newest, points = stage.attempts[-1], stage.parameters[MAP].get("file")
-        read = [one for one in newest.inputs if one["path"] != points]
+        newest, points = stage.attempts[-1], files_of_points(state, stage)
+        read = [one for one in newest.inputs if one["path"] not in points]
         # Of an attempt that was imported nothing is known, its times neither.
         others = _otherwise(root, stage, "input", read, newest.started_at, False) if read else ()
         if paths := [one.path for one in others if one.kind == "changed"]:
@@ -199,14 +200,13 @@ def check_results(root: Path, state: Workflow, stage: Stage) -> None:
             raise ChangedResult(stage.id, found)
 
 
-def check_inputs_unchanged(root: Path, stage: Stage) -> None:
+def check_inputs_unchanged(root: Path, state: Workflow, stage: Stage) -> None:
     """Raise `InputsChanged` if a file that the newest attempt read differs from its record.
 
-    The file that names the points of a map is not compared: the tasks are not computed from it.
+    Files that name the points of a map are not compared: the tasks are not computed from them.
     """
-    newest = stage.attempts[-1]
-    points = (stage.parameters.get(MAP) or {}).get("file")
-    read = [one for one in newest.inputs if one["path"] != points]
+    newest, points = stage.attempts[-1], files_of_points(state, stage)
+    read = [one for one in newest.inputs if one["path"] not in points]
     started = epoch(newest.started_at) or 0.0
     suspects = _suspects(root, read, started - _MARGIN, False)
     if changed := [one["path"] for one in suspects if _kind(root, one, True) is not None]:

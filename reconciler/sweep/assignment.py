@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import models as p
+from lifecycle.state.conditions import files_of_points, partners_of
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP, sweep_of
 from lifecycle.sweeps.points import Point, spelled
@@ -35,6 +36,7 @@ from reconciler.sweep.tasks import (
     left_failed,
     origin_of,
     put_aside,
+    read_mark,
     tasks_of,
     verdict_digest,
 )
@@ -42,6 +44,8 @@ from service.root.disk import write_whole
 
 #: The folder of the task of the stage whose points these are.
 LIKE = "WFCTL_LIKE_FOLDER"
+#: What the mark of a task says that it is of; a follower's task has its own.
+_ORIGIN = "WFCTL_TASKS_ORIGIN"
 _WORKER = Path(__file__).parent / "worker.sh"
 #: Folders that the workers put something into.
 _FOLDERS = ("claims", "failed", "lost", "aside")
@@ -65,7 +69,7 @@ def assigned(
     command = _command(given)
     every = points_of(root, state, stage, anew=True)
     file = content_of(root, state, stage, anew=True)
-    basis = _basis(root, stage, given, inputs)
+    basis = _basis(root, state, stage, given, inputs, every)
     known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
     what = sweep_of(stage.parameters)
     todo = {task.point.key: task for task in _to_compute(root, state, stage, known, recovers)}
@@ -75,8 +79,10 @@ def assigned(
         attempt.task_points.write_bytes(file)
     given_ = [(n, point) for n, point in enumerate(every) if point.key in todo]
     read = {point.key: _read(root, stage, point, todo[point.key]) for _, point in given_}
+    origin = origin_of(stage, basis)
+    own = {key: origin_of(stage, basis, key) for key in basis.partners}
     lines = (
-        f"{number}\t{point.folder}\t{_assignments(point, read[point.key])}\n"
+        f"{number}\t{point.folder}\t{_assignments(point, read[point.key], own)}\n"
         for number, point in given_
     )
     files = {
@@ -95,6 +101,7 @@ def assigned(
         "definition": definition_of(stage),
         "basis": basis.whole,
         "files": basis.files,
+        **({"partners": dict(basis.partners)} if basis.partners else {}),
         "verdict": verdict_digest(stage),
         "points": digest_of(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
@@ -104,7 +111,7 @@ def assigned(
     # One job for each group of tasks, as many as may run at once.
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
-    return _sending(given, attempt, workers, origin_of(stage, basis))
+    return _sending(given, attempt, workers, origin)
 
 
 def _to_compute(
@@ -149,17 +156,42 @@ def _command(given: Mapping[str, Any]) -> str:
 
 
 def _basis(
-    root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[p.FileDigest]
+    root: Path,
+    state: Workflow,
+    stage: Stage,
+    given: Mapping[str, Any],
+    inputs: Sequence[p.FileDigest],
+    every: Sequence[Point],
 ) -> Basis:
-    """Return what every task is computed from; the file of points names them only."""
+    """Return what the tasks are computed from; files that name the points only are left out."""
     (task,) = given["task_list"]
     own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]
     sent = [str(p.relative_to(root)) for pattern in own for p in sorted(root.glob(pattern))]
     files = {one.path: one.sha256 for one in (*inputs, *digests(root, sent))}
-    files.pop(str(stage.parameters[MAP].get("file")), None)
-    read = sorted(files.items())
-    both = (sha256(json.dumps(one).encode()).hexdigest() for one in ([task["command"], read], read))
-    return Basis(*both)
+    points = files_of_points(state, stage)
+    read = sorted((path, digest) for path, digest in files.items() if path not in points)
+    whole, of_files = (
+        sha256(json.dumps(one).encode()).hexdigest() for one in ([task["command"], read], read)
+    )
+    like = partners_of(state, stage)[:1]
+    partners = {p.key: _result_of(root, partner, p) for partner in like for p in every}
+    return Basis(whole, of_files, partners)
+
+
+def _result_of(root: Path, stage: Stage, point: Point) -> str:
+    """Return the digest of what the task of a point has left and was computed from.
+
+    It is the same after another verdict on the task. The digest of a task that has not passed, and
+    has no folder, is empty.
+    """
+    folder = root / stage.id / DONE / point.folder
+    if not folder.is_dir():
+        return ""
+    mark = read_mark(folder)
+    definition, basis, _, *partner = (mark.origin if mark else "").split(":")
+    paths = [str((folder / path).relative_to(root)) for path in sweep_of(stage.parameters).outputs]
+    found = [one.sha256 for one in digests(root, paths)]
+    return sha256(json.dumps([definition, basis, partner[:1], found]).encode()).hexdigest()
 
 
 def _if_whole(root: Path, task: Task) -> Task:
@@ -178,9 +210,10 @@ def _read(root: Path, stage: Stage, point: Point, task: Task) -> dict[str, str]:
     return found | ({JUDGE: task.folder} if task.to_judge else {})
 
 
-def _assignments(point: Point, read: Mapping[str, str]) -> str:
+def _assignments(point: Point, read: Mapping[str, str], origins: Mapping[str, str]) -> str:
     words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
     words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
+    words |= {_ORIGIN: origins[point.key]} if point.key in origins else {}
     told = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
     told += [f'{name}="${TASKS_ROOT}"/{shlex.quote(path)}' for name, path in read.items()]
     return " ".join(told)
@@ -207,7 +240,7 @@ def _sending(
         TASKS: str(attempt.tasks),
         TASKS_ROOT: str(attempt.root),
         "WFCTL_TASKS_TO": str(attempt.stage_folder / DONE),
-        "WFCTL_TASKS_ORIGIN": origin,
+        _ORIGIN: origin,
     }
     envs = {**resources.get("envs", {}), **places}
     result["resources"] = {**resources, "group_size": 1, "envs": envs}

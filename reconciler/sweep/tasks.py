@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from lifecycle.errors import Refused
 from lifecycle.fold.rounds import counts_below, points_since
+from lifecycle.state.conditions import partners_of
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -153,10 +154,14 @@ def read_mark(folder: Path) -> TaskMark | None:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What tasks are computed from: the digest of the command and all files, and of files alone."""
+    """What tasks are computed from: the digest of the command and all files, and of files alone.
+
+    ``partners`` has by key the digest of the partner task's result, if the map is `like` another.
+    """
 
     whole: str
     files: str
+    partners: Mapping[str, str] = field(default_factory=dict)
 
 
 def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = None) -> list[Task]:
@@ -168,10 +173,12 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
     points = points_of(root, state, stage)
     known = {p.key: Task(p) for p in points}
     all_keys = {*known}
-    counting, origin = _counting(root, state, stage, basis)
+    counting, basis = _counting(root, state, stage, basis)
     before: Recorded | None = None
     tags = dict[str, tuple[AttemptPaths, set[str]]]()
-    for recorded, attempt in counting:
+    for recorded, attempt, partners in counting:
+        other = _other_partners(all_keys, partners, basis)
+        known |= {key: Task(known[key].point) for key in other}
         tried = [key for key, task in known.items() if task.failed or task.lost]
         if tried and recorded.recovers is None:
             left = left_failed(state, stage, points, before, recorded.round)
@@ -181,7 +188,9 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
         since = counts_below(state, stage, recorded.plan)
         earlier = _before(state, stage, points, since)
         keys = all_keys if earlier is points else {point.key for point in earlier}
-        tags[attempt.tag] = attempt, keys
+        keys = keys - other if other else keys
+        if not other or other != all_keys:  # the marks tell more than an attempt without a head
+            tags[attempt.tag] = attempt, keys
         for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
             if task is not None and task.point.key in keys:
@@ -189,7 +198,15 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
         if _is_judged_anew(attempt, stage):
             known = {key: _unjudged(task, attempt) for key, task in known.items()}
         before = recorded
-    return _by_marks(root, stage, list(known.values()), tags, origin)
+    return _by_marks(root, stage, list(known.values()), tags, basis)
+
+
+def _other_partners(
+    keys: Iterable[str], partners: Mapping[str, str], basis: Basis | None
+) -> set[str]:
+    """Return the keys of tasks whose partner task had another result in an earlier attempt."""
+    now = basis.partners if basis is not None else {}
+    return {key for key in keys if partners.get(key) != now.get(key)} if partners or now else set()
 
 
 def _before(
@@ -198,7 +215,8 @@ def _before(
     """Return the points of the rounds before one; all of them for None."""
     if since is None:
         return points
-    return points[: len(points) - len(points_since(state, stage.id, since))] if since else ()
+    leading = [stage, *partners_of(state, stage)][-1]
+    return points[: len(points) - len(points_since(state, leading.id, since))] if since else ()
 
 
 def left_failed(
@@ -221,17 +239,24 @@ def _by_marks(
     stage: Stage,
     tasks: list[Task],
     tags: Mapping[str, tuple[AttemptPaths, set[str]]],
-    origin: str,
+    basis: Basis | None,
 ) -> list[Task]:
     """Return the tasks; one of whose end no attempt tells is done by the mark in its folder.
 
-    ``tags`` are the attempts that count, and for which points; ``origin`` is that of the newest.
+    ``tags`` are the attempts that count, and for which points; ``basis`` is that of the newest.
     """
     done, outputs = root / stage.id / DONE, sweep_of(stage.parameters).outputs
     untold = [task.state in ("waiting", "running") and not task.to_judge for task in tasks]
     there = {one.name for one in done.iterdir()} if any(untold) and done.is_dir() else set[str]()
     return [
-        _marked(task, done / task.point.folder, stage, outputs, tags, origin)
+        _marked(
+            task,
+            done / task.point.folder,
+            stage,
+            outputs,
+            tags,
+            "" if basis is None else origin_of(stage, basis, task.point.key),
+        )
         if is_untold and task.point.folder in there
         else task
         for task, is_untold in zip(tasks, untold, strict=True)
@@ -290,14 +315,15 @@ def _unjudged(task: Task, attempt: AttemptPaths) -> Task:
 
 def _counting(
     root: Path, state: Workflow, stage: Stage, basis: Basis | None
-) -> tuple[list[tuple[Recorded, AttemptPaths]], str]:
+) -> tuple[list[tuple[Recorded, AttemptPaths, Mapping[str, str]]], Basis | None]:
     """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
     Those that an amendment lets count may be of another definition, the command too.
-    With them what they are of, as `origin_of` spells it. None if all is to be computed again.
+    With each the results of the partner tasks that it read, and with all the basis of the newest.
+    None if all is to be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
-        return [], ""
+        return [], None
     # Heads of attempts that say nothing of a verdict have the definition otherwise.
     definitions = (definition_of(stage), _digest(basis_before(stage.parameters)))
     found = []
@@ -311,20 +337,26 @@ def _counting(
             counts = basis.whole == rests_on.whole and definition in definitions
         if not counts:
             break
-        found.append((recorded, attempt))
-    return found[::-1], "" if basis is None else origin_of(stage, basis)
+        found.append((recorded, attempt, rests_on.partners))
+    return found[::-1], basis
 
 
-def origin_of(stage: Stage, basis: Basis) -> str:
-    """Return what tasks are of: the digests of definition, what they rest on, and verdict."""
-    return f"{definition_of(stage)}:{basis.whole}:{verdict_digest(stage)}"
+def origin_of(stage: Stage, basis: Basis, key: str = "") -> str:
+    """Return what tasks are of: the digests of definition, what they rest on, and verdict.
+
+    With the key of a task, the digest of its partner's result stands behind them, if it has one.
+    """
+    origin = f"{definition_of(stage)}:{basis.whole}:{verdict_digest(stage)}"
+    return f"{origin}:{basis.partners[key]}" if key in basis.partners else origin
 
 
 def _origin(attempt: AttemptPaths) -> tuple[str, Basis]:
     """Return the definition and basis of an attempt, by its head, else by what it submitted."""
-    head = traces.texts(traces.read_json(attempt.task_head))
+    given = traces.read_json(attempt.task_head)
+    head = traces.texts(given)
     if "definition" in head and "basis" in head:
-        return head["definition"], Basis(head["basis"], head.get("files", ""))
+        partners = traces.texts((given or {}).get("partners"))
+        return head["definition"], Basis(head["basis"], head.get("files", ""), partners)
     match genuine.submission_of(attempt):
         case {"resources": {"envs": {"WFCTL_TASKS_ORIGIN": str(found)}}}:
             definition, whole = (*found.split(":"), "")[:2]

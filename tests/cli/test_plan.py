@@ -98,20 +98,6 @@ def test_a_check_says_where_somebody_must_judge(tmp_path: Path) -> None:
     assert "somebody must judge them; `wfctl run` will stop there" in told
 
 
-def test_a_check_says_of_a_map_that_its_partner_is_no_input(tmp_path: Path) -> None:
-    """Tasks would not be computed anew where their partners are."""
-    first = stage(
-        1,
-        {"command": "echo $WFCTL_PARAM_T", "map": {"points": [{"T": 1}]}},
-        outputs=["stage-1/tasks.csv"],
-    )
-    like = {"command": "echo $WFCTL_PARAM_T", "map": {"like": "stage-1"}}
-    second = stage(2, like, depends_on=["stage-1"], outputs=["stage-2/tasks.csv"])
-    (told,) = advice_on(Place(tmp_path), first, second)
-    assert told.startswith("stage-2: map.like is stage-1, and no input is of stage-1")
-    assert told.endswith("add stage-1/tasks.csv to its inputs")
-
-
 def test_a_check_says_which_points_cannot_run_as_they_are_meant(tmp_path: Path) -> None:
     """A value that nobody gives, and one that nobody asks for."""
     grid = {"command": COMMAND, "map": {"grid": {"temperature": [1, 2]}}}

@@ -44,7 +44,10 @@ with open("next.csv", "w") as file:
 
 
 def plan(root: Path, **more: Any) -> dict[str, Any]:
-    """Return a loop of a sweep and a proposer, which ends after some rounds."""
+    """Return a loop of a sweep, its follower and a proposer, which ends after some rounds.
+
+    The follower's results have random numbers: a second computation of a task shows.
+    """
     task = (
         'sleep 0.3; echo "{\\"f\\": $(( (WFCTL_PARAM_x - 60) * (WFCTL_PARAM_x - 60) ))}" > f.json; '
         f'echo "$WFCTL_TASK" >> {shlex.quote(str(root / "computed"))}'
@@ -54,6 +57,13 @@ def plan(root: Path, **more: Any) -> dict[str, Any]:
         "map": {"points": [{"x": 0}, {"x": 50}]},
         "task_outputs": ["f.json"],
         "metrics": {"f": {"at": "f.json#/f", "better": "lower"}},
+        "verify": "true",
+    }
+    going_on = {
+        "command": 'cat "${WFCTL_LIKE_FOLDER:?}/f.json" && echo $RANDOM$RANDOM > r.txt && '
+        f'echo "$WFCTL_TASK" >> {shlex.quote(str(root / "followed"))}',
+        "map": {"like": "run"},
+        "task_outputs": ["r.txt"],
         "verify": "true",
     }
     following = {
@@ -67,9 +77,17 @@ def plan(root: Path, **more: Any) -> dict[str, Any]:
         "stages": [
             {"id": "run", "name": "Run", "outputs": ["run/tasks.csv"], "parameters": run},
             {
+                "id": "go",
+                "name": "Go on",
+                "depends_on": ["run"],
+                "inputs": ["run/tasks.csv"],
+                "outputs": ["go/tasks.csv"],
+                "parameters": going_on,
+            },
+            {
                 "id": "next",
                 "name": "Next",
-                "depends_on": ["run"],
+                "depends_on": ["run", "go"],
                 "inputs": ["run/tasks.csv", "propose.py"],
                 "outputs": ["next/next.csv", "next/best.json"],
                 "parameters": following,
@@ -77,7 +95,7 @@ def plan(root: Path, **more: Any) -> dict[str, Any]:
         ],
         "rounds": {
             "walk": {
-                "stages": ["run", "next"],
+                "stages": ["run", "go", "next"],
                 "points": "run",
                 "ask": "next/next.csv",
                 "each": 2,
@@ -160,10 +178,10 @@ def test_a_loop_goes_through_any_kill(looped: Workflow, seed: int) -> None:
     assert [int(one["x"]) for one in table] == EXPECTED
     assert [int(one["round"]) for one in table] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert {one["state"] for one in table} == {"done"}
-    ends = Counter(lines(looped, "computed"))
-    assert set(ends) == {f"x={x}" for x in EXPECTED}
+    ends = [Counter(lines(looped, name)) for name in ("computed", "followed")]
+    assert [{*one} for one in ends] == [{f"x={x}" for x in EXPECTED}] * 2
     # One that was hit between its last line and its record is computed anew.
-    again = sum(ends.values()) - len(EXPECTED)
+    again = sum(one.total() for one in ends) - 2 * len(EXPECTED)
     assert again <= sum(victim in _TAKES_JOBS for victim in struck), (ends, struck)
     check_log(looped)
     looped.succeed("fsck", "--protocol")

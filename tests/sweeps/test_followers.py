@@ -1,0 +1,160 @@
+"""A task of a stage that follows a sweep rests on its partner task alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place, write_plan
+from tests.sweeps.looped import amended, give, plan
+from tests.sweeps.support import lines
+
+#: Two random numbers, so that a task that is computed a second time has another result.
+_RANDOM = (
+    'cat "${{WFCTL_LIKE_FOLDER:?}}"/* > /dev/null; echo "{{\\"r\\": $RANDOM$RANDOM}}" > r.json; '
+    'echo "$WFCTL_TASK" >> {trace}'
+)
+FIRST = ["x=0", "x=50"]
+
+
+def _follower(folder: Path, id_: str, partner: str) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "name": id_.title(),
+        "depends_on": [partner],
+        "inputs": [f"{partner}/tasks.csv"],
+        "outputs": [f"{id_}/tasks.csv"],
+        "parameters": {
+            "command": _RANDOM.format(trace=folder / id_),
+            "map": {"like": partner},
+            "task_outputs": ["r.json"],
+            "metrics": {"r": "r.json#/r"},
+            "verify": "true",
+        },
+    }
+
+
+def followed(folder: Path, *rounds: str, **loop: Any) -> Place:
+    """Make a loop of a sweep, its follower, the follower's follower and a proposer."""
+    given = plan(folder, is_last=True, at_most=len(rounds) + 1, **loop)
+    given["stages"][1:1] = [_follower(folder, "go", "run"), _follower(folder, "more", "go")]
+    given["stages"][3] |= {"depends_on": ["more"], "inputs": ["more/tasks.csv"]}
+    given["rounds"]["walk"]["stages"] = ["run", "go", "more", "next"]
+    place = Place(folder / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(folder, given)), "--consent", "trust")
+    for number, text in enumerate((*rounds, "x\n99\n"), 1):
+        give(folder, number, text)
+    return place
+
+
+def numbers(place: Place, stage: str) -> dict[str, float]:
+    """Return the random number of each task of a follower, by key."""
+    tasks = place.done("tasks", stage)["tasks"]
+    return {task["key"]: task["metrics"]["r"] for task in tasks}
+
+
+def cleared(folder: Path) -> None:
+    """Forget which tasks came to their end."""
+    for name in ("trace", "go", "more"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def computed(folder: Path) -> list[list[str]]:
+    """Return the tasks of the sweep and its two followers that came to their end."""
+    return [lines(folder / name) for name in ("trace", "go", "more")]
+
+
+@pytest.mark.slow
+def test_a_loop_computes_each_task_of_a_follower_once(tmp_path: Path) -> None:
+    """The last table holds the numbers that each round recorded, and each task is charged once."""
+    place = followed(tmp_path, "x\n1\n2\n", "x\n3\n4\n", tasks=100)
+    assert "computed again" not in place.call("run").err
+    every = sorted(f"x={n}" for n in (0, 50, 1, 2, 3, 4))
+    assert computed(tmp_path) == [every] * 3
+    starts = place.done("events", "--type", "attempt.started")
+    told = [one["data"].get("tasks") for one in starts if one["data"]["stage"] in ("go", "more")]
+    assert told == [2] * 6
+    assert place.done("verify", "--deep") is not None
+
+
+@pytest.mark.slow
+def test_one_more_point_of_the_sweep_computes_one_task_of_each_follower(tmp_path: Path) -> None:
+    """The impact that is shown before says so; a point with another value is one more point."""
+    place = followed(tmp_path)
+    place.done("run")
+    assert computed(tmp_path) == [FIRST] * 3
+    before = {stage: numbers(place, stage) for stage in ("go", "more")}
+    for points, new in (([0, 50, 1], "x=1"), ([0, 50, 2], "x=2")):
+        cleared(tmp_path)
+        text = ", ".join(f'{{"x": {n}}}' for n in points)
+        change = f'parameters.map={{"points": [{text}]}}'
+        shown = amended(place, "--stage", "run", "--set", change)["impact"]["tasks"]
+        assert {id_: (one["kept"], one["computed"]) for id_, one in shown.items()} == {
+            "run": (2, 1),
+            "go": (2, 1),
+            "more": (2, 1),
+        }
+        place.done("run")
+        assert computed(tmp_path) == [[new]] * 3
+        for stage, known in before.items():
+            found = numbers(place, stage)
+            assert {*found} == {"x=0", "x=50", new}
+            assert known.items() <= found.items()
+    kept = {path.name for path in (place.path / "go.v2/tasks").iterdir()}
+    assert kept == {"x=1"}
+
+
+@pytest.mark.slow
+def test_points_that_are_computed_again_compute_their_followers_again(tmp_path: Path) -> None:
+    """From the second round on; tasks of the first round stay as they are."""
+    place = followed(tmp_path, "x\n1\n")
+    command = 'echo "{\\"f\\": $RANDOM$RANDOM}" > f.json; echo "$WFCTL_TASK" >> ' + str(
+        tmp_path / "trace"
+    )
+    place.done("run")
+    cleared(tmp_path)
+    before = {stage: numbers(place, stage) for stage in ("go", "more")}
+    words = ("--stage", "run", "--set", f"parameters.command={command}", "--from-round", "2")
+    shown = amended(place, *words)["impact"]["tasks"]
+    assert [(shown[id_]["kept"], shown[id_]["computed"]) for id_ in ("run", "go", "more")] == [
+        (2, 1)
+    ] * 3
+    place.done("run")
+    assert computed(tmp_path) == [["x=1"]] * 3
+    for stage, known in before.items():
+        found = numbers(place, stage)
+        assert [key for key in known if found[key] != known[key]] == ["x=1"]
+
+
+@pytest.mark.slow
+def test_another_command_of_the_sweep_computes_all_of_its_followers(tmp_path: Path) -> None:
+    """A follower with another command computes its own tasks and its follower's alone."""
+    place = followed(tmp_path)
+    place.done("run")
+    cleared(tmp_path)
+    amended(place, "--stage", "run", "--set", "parameters.n=2")
+    place.done("run")
+    assert computed(tmp_path) == [FIRST] * 3
+    cleared(tmp_path)
+    amended(place, "--stage", "go", "--set", "parameters.n=2")
+    place.done("run")
+    assert computed(tmp_path) == [[], FIRST, FIRST]
+
+
+@pytest.mark.slow
+def test_a_follower_keeps_its_results_when_the_attempts_are_lost(tmp_path: Path) -> None:
+    """The mark in the folder of its task names the partner's result too."""
+    place = followed(tmp_path)
+    place.done("run")
+    before = numbers(place, "go")
+    for stage in ("go", "more"):
+        (place.path / stage / ".attempts").rename(tmp_path / f"{stage}.attempts")
+    cleared(tmp_path)
+    change = 'parameters.map={"points": [{"x": 0}, {"x": 50}, {"x": 1}]}'
+    amended(place, "--stage", "run", "--set", change)
+    place.done("run")
+    assert computed(tmp_path) == [["x=1"]] * 3
+    assert before.items() <= numbers(place, "go").items()
