@@ -97,7 +97,17 @@ def assigned(
     }
     for name, text in files.items():
         (attempt.tasks / name).write_text(text, encoding="utf-8")
-    head = {
+    write_whole(attempt.task_head, json.dumps(_head(stage, basis, every)).encode() + b"\n")
+    (root / stage.id / DONE).mkdir(exist_ok=True)
+    # One job for each group of tasks, as many as may run at once.
+    group = given.get("resources", {}).get("group_size") or 1
+    workers = max(1, min(ceil(len(todo) / group), what.at_once))
+    return _sending(given, attempt, workers, origin)
+
+
+def _head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[str, Any]:
+    """Return what the tasks of an attempt are computed from and judged by."""
+    return {
         "definition": definition_of(stage),
         "basis": basis.whole,
         "files": basis.files,
@@ -106,12 +116,6 @@ def assigned(
         "points": digest_of(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
     }
-    write_whole(attempt.task_head, json.dumps(head).encode() + b"\n")
-    (root / stage.id / DONE).mkdir(exist_ok=True)
-    # One job for each group of tasks, as many as may run at once.
-    group = given.get("resources", {}).get("group_size") or 1
-    workers = max(1, min(ceil(len(todo) / group), what.at_once))
-    return _sending(given, attempt, workers, origin)
 
 
 def _to_compute(
