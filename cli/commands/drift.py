@@ -16,7 +16,9 @@ from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
+from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage
+from lifecycle.sweeps.definition import table_of
 from projections.words.account import Deviation, account, stale, to_dicts
 from reconciler.files.freshness import deviations, told
 from service.errors import InvalidOption, NotFound
@@ -151,6 +153,7 @@ def verify(
     stages: Stages = None,
     deep: bool = option("Compare the digest of every file, also of files that were not touched."),
     adopt: bool = option("Accept the changed results of the stages as they are now."),
+    restore: bool = option("Write damaged tables of tasks again from the folders of the tasks."),
     reason: Text = option("TEXT", "With --adopt: reason."),
     key: DecisionKey = None,
 ) -> None:
@@ -158,11 +161,16 @@ def verify(
 
     Read the results and inputs of completed stages (exit 7 if any differs).
     """
+    if adopt and restore:
+        raise InvalidOption("--adopt takes results as they are, --restore writes them again")
     if adopt:
         _adopt(context, options, stages or [], reason, key)
         return
-    if reason is not None or key is not None or options.dry_run or options.command_id is not None:
-        raise InvalidOption("--reason, --key, --dry-run and --command-id go with --adopt")
+    if reason is not None or key is not None or options.command_id is not None:
+        raise InvalidOption("--reason, --key and --command-id go with --adopt")
+    if options.dry_run and not restore:
+        raise InvalidOption("--dry-run goes with --adopt and --restore")
+    restored = _restore(context, stages, dry_run=options.dry_run) if restore else []
     from cli.frame.checkpoints import judged
 
     with reading(context) as workflow:
@@ -170,11 +178,16 @@ def verify(
         found = deviations(workflow.root.path, state, deep=deep, only=stages)
         reasons = stale(state, found)
         denied = [one._asdict() for one in judged(workflow).findings]
-        more = {"denied": denied} if denied else {}
+        more: dict[str, Any] = {"denied": denied} if denied else {}
+        more |= {"restored": restored} if restore else {}
         workflow.output.result(
             {"deep": deep, "found": [one.to_dict() for one in found], "stale": reasons, **more},
             lambda: "\n".join(
-                [*(one["message"] for one in denied), *_deviation_lines(found, reasons)]
+                [
+                    *(one["message"] for one in denied),
+                    *(f"{path} {_restored(options.dry_run)}" for path in restored),
+                    *_deviation_lines(found, reasons),
+                ]
             ),
             state=state,
         )
@@ -184,9 +197,29 @@ def verify(
 
 def _deviation_lines(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
     lines = [str(one) for one in found]
+    tables = dict.fromkeys(one.stage for one in found if one.path in table_of(one.stage))
+    lines += [
+        f"`wfctl verify {id_} --restore` writes the table of {id_} again from its tasks"
+        for id_ in tables
+    ]
     if any(one.kind == "touched" for one in found):
         lines.append("what was only touched is big: `wfctl verify --deep` compares it")
     return lines + ([told(reasons)] if reasons else []) or ["results and inputs are as recorded"]
+
+
+def _restored(is_dry_run: bool) -> str:
+    return "would be written again" if is_dry_run else "was written again from its tasks"
+
+
+def _restore(context: typer.Context, stages: list[str] | None, *, dry_run: bool) -> list[str]:
+    """Write damaged tables of completed sweeps again; return their paths."""
+    from reconciler.sweep.table import restore
+
+    with writing(context, dry_run) as (service, _):
+        state, root = service.state(), service.root.path
+        chosen = state.stages.values() if stages is None else map(state.stage, stages)
+        done = [one for one in chosen if one.status is Status.COMPLETED]
+        return [path for one in done for path in restore(root, state, one, dry_run=dry_run)]
 
 
 def _adopt(

@@ -19,7 +19,7 @@ from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.state.conditions import files_of_points
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.definition import is_sweep, table_of
 from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
 from projections.words.came_about import is_taken_over, without_record
@@ -48,10 +48,12 @@ class ChangedResult(NeedsConsent):
     def __init__(self, stage: str, found: list[Deviation]) -> None:
         listed = "; ".join(map(str, found))
         source = found[0].stage
+        again = f"`wfctl verify {source} --restore` writes a table of tasks again; "
+        again = again if any(one.path in table_of(one.stage) for one in found) else ""
         super().__init__(
-            f"{stage} is not dispatched: {listed}. Put it back; or `wfctl verify {source} --adopt "
-            f'--reason "…"` takes it as it is; or `wfctl rerun {source} --reason "…"` computes it '
-            "again.",
+            f"{stage} is not dispatched: {listed}. Put it back; {again}or `wfctl verify {source} "
+            f'--adopt --reason "…"` takes it as it is; or `wfctl rerun {source} --reason "…"` '
+            "computes it again.",
             stage=stage,
             changed=[one.to_dict() for one in found],
         )

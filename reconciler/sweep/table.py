@@ -9,13 +9,16 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lifecycle.state.workflow import Stage
-from lifecycle.sweeps.definition import sweep_of, table_of
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep, sweep_of, table_of
 from lifecycle.sweeps.points import UnusableMap
-from reconciler.sweep.tasks import Task
+from reconciler.attempt.markers import is_as, set_aside
+from reconciler.sweep.map_points import rounds_of
+from reconciler.sweep.tasks import Task, tasks_of
 from service.root.disk import utc_text, write_whole
 
 
@@ -81,11 +84,39 @@ def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str,
 
 def write(root: Path, stage: Stage, tasks: Sequence[Task], rounds: Sequence[int] = ()) -> None:
     """Write the table in both forms; ``rounds`` as in `rows_of`."""
-    as_csv, as_json = (root / path for path in table_of(stage.id))
+    for path, content in _render(stage, tasks, rounds).items():
+        write_whole(root / path, content)
+
+
+def _render(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> dict[str, bytes]:
+    """Return the content of both forms of the table, by path."""
+    as_csv, as_json = table_of(stage.id)
     rows = rows_of(tasks, rounds)
-    write_whole(as_csv, _csv_of(stage, rows, is_looped=bool(rounds)).encode())
-    document = {"stage": stage.id, "tasks": rows}
-    write_whole(as_json, json.dumps(document, ensure_ascii=False).encode() + b"\n")
+    document = json.dumps({"stage": stage.id, "tasks": rows}, ensure_ascii=False)
+    text = _csv_of(stage, rows, is_looped=bool(rounds))
+    return {as_csv: text.encode(), as_json: document.encode() + b"\n"}
+
+
+def restore(root: Path, state: Workflow, stage: Stage, *, dry_run: bool = False) -> list[str]:
+    """Write the damaged tables of a sweep again from its tasks; return their paths.
+
+    Write only what was recorded, by its digest. A damaged table is moved to the folder of the
+    newest attempt. With ``dry_run`` nothing is written. Raises any error of `tasks_of`.
+    """
+    if not is_sweep(stage.parameters):
+        return []
+    contents = _render(stage, tasks_of(root, state, stage), rounds_of(state, stage))
+    restored = []
+    for one in stage.results:
+        path, content = one["path"], contents.get(one["path"], b"")
+        is_recorded = sha256(content).hexdigest() == one["sha256"]
+        if path not in contents or not is_recorded or is_as(root / path, one):
+            continue
+        restored.append(path)
+        if not dry_run:
+            set_aside(root, stage.id, path, stage.attempt.name if stage.attempt else None)
+            write_whole(root / path, content)
+    return restored
 
 
 _ONE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")

@@ -1,0 +1,63 @@
+"""A damaged table of tasks is written again from the folders of the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sweeps.support import begun, lines, sweep
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [_cut, Path.unlink])
+def test_a_damaged_table_is_written_again_and_computes_nothing(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """The advice names the command, and the damaged file is kept."""
+    made = sweep(tmp_path / "trace", {"points": [{"T": 1}, {"T": 2}]})
+    second = {
+        "id": "stage-2",
+        "name": "Two",
+        "depends_on": ["stage-1"],
+        "inputs": ["stage-1/tasks.csv", "go.txt"],
+        "outputs": ["stage-2/out.csv"],
+        "parameters": {"command": "cp ../stage-1/tasks.csv out.csv", "verify": "true"},
+    }
+    place = begun(tmp_path, made, second)
+    assert place.json("run").code != 0
+    (place.path / "go.txt").write_text("go\n")
+    place.done("stage", "retry", "stage-2", "--fix", "The file is there.")
+    table = place.path / "stage-1/tasks.csv"
+    before = table.read_bytes()
+    damage(table)
+    advice = "`wfctl verify stage-1 --restore` writes"
+    assert advice in place.call("verify").out
+    assert advice in place.call("dispatch", "stage-2").err
+    dry = place.json("verify", "--restore", "--dry-run")
+    assert (dry.code, dry.data["restored"]) == (7, ["stage-1/tasks.csv"])
+    assert not table.exists() or table.read_bytes() != before
+    assert place.done("verify", "stage-1", "--restore")["restored"] == ["stage-1/tasks.csv"]
+    assert table.read_bytes() == before
+    kept = [*place.path.glob("stage-1/.attempts/*/kept/stage-1/tasks.csv")]
+    assert len(kept) == (damage is _cut)
+    place.done("run")
+    assert lines(tmp_path / "trace") == ["T=1", "T=2"]
+
+
+@pytest.mark.slow
+def test_a_table_that_the_tasks_do_not_give_is_not_written(tmp_path: Path) -> None:
+    """A result of a task is another one, or no task tells of the recorded table."""
+    place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}))
+    place.done("run")
+    table = place.path / "stage-1/tasks.csv"
+    table.write_text("key\n")
+    (place.path / "stage-1/.attempts").rename(tmp_path / "attempts")
+    answer = place.json("verify", "--restore")
+    assert (answer.code, answer.data["restored"]) == (7, [])
+    assert table.read_text() == "key\n"
