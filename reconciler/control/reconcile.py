@@ -16,6 +16,7 @@ from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs, Mode
 from reconciler.control.dispatch import (
@@ -318,6 +319,8 @@ def _ends(
         is_told = found.is_failed_command and not recorded.taken_over
         more = [] if is_told else [found.reason]
         code = next((job.told_code for job in evidence.jobs if job.told_code), None)
+        if recorded.taken_over and evidence.exit_marker.seen is SeenMarker.OWN:
+            code = code or evidence.exit_marker.code
         yield failed(*more).model_copy(update={"exit_code": code, "resources": used})
     elif found.action is Action.LOST and not can_recover(stage):
         yield failed(f"lost twice; the last time: {found.reason}")

@@ -197,7 +197,8 @@ def diagnosis(
     verdict: str | None,
 ) -> Diagnosis:
     """Return the diagnosis of an attempt by its evidence and the verdict on it."""
-    found = diagnose(attempt, evidence, verdict)
+    by_hand = any(one.taken_over for one in stage.attempts if one.id == attempt.id)
+    found = diagnose(attempt, evidence, verdict, by_hand=by_hand)
     if not is_sweep(stage.parameters):
         return found
     from reconciler.sweep.judging import diagnosis_of  # only if a stage has tasks

@@ -16,7 +16,7 @@ from typing import Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.observed import ObservedJob
-from reconciler.attempt.paths import JOB, KILLED, AttemptPaths, OfJob, forwarded
+from reconciler.attempt.paths import JOB, KILLED, PREPARED, AttemptPaths, OfJob, forwarded
 from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
@@ -272,6 +272,48 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
         yield "err", end_of(attempt.root / f"{job}_last_err_file")
 
 
+def written_by_hand(
+    attempt: AttemptPaths, copies: Sequence[str], jobs: Sequence[ObservedJob]
+) -> Iterator[tuple[str, str]]:
+    """Yield the end of what the jobs of a launch by hand wrote, each with the name of its file.
+
+    ``copies`` are the names of DPDispatcher's folders. A file that is older than the submission is
+    of an earlier launch.
+    """
+    source = attempt.stage_folder / PREPARED
+    given = read_json(source) or {}
+    machine_ = given.get("machine")
+    scratch = machine_.get("remote_root") if isinstance(machine_, dict) else None
+    places = [attempt.root / str(scratch) / name for name in copies if scratch is not None]
+    for name, usual in (("errlog", submission.ERROR_LOG), ("outlog", submission.OUTPUT_LOG)):
+        for place in (*places, attempt.root):
+            for path in _printed_by_hand(given, attempt.stage, name, usual):
+                yield usual, _end_since(source, place / path)
+    for job in jobs:
+        yield "err", _end_since(source, attempt.root / f"{job.name}_last_err_file")
+
+
+def _printed_by_hand(given: Mapping[str, Any], stage: str, name: str, usual: str) -> Iterable[str]:
+    """Return the paths that the tasks of a submission print into, below its base."""
+    tasks = [task for task in given.get("task_list") or [] if isinstance(task, dict)]
+    paths = (f"{task.get('task_work_path', '.')}/{task.get(name) or usual}" for task in tasks)
+    return dict.fromkeys(paths) or [f"{stage}/{usual}"]
+
+
+def _end_since(source: Path, path: Path) -> str:
+    """Return the end of a file that was written after its source; else nothing."""
+    with suppress(OSError):
+        if path.stat().st_mtime >= source.stat().st_mtime:
+            return end_of(path)
+    return ""
+
+
+def logged_by_hand(attempt: AttemptPaths) -> tuple[str, str]:
+    """Return, as `logged`, the faults that DPDispatcher logged of a launch by hand in the root."""
+    text = _end_since(attempt.stage_folder / PREPARED, attempt.root / "dpdispatcher.log")
+    return _logged("\n".join(line for line in text.splitlines() if " - INFO : " not in line))
+
+
 def end_of(path: Path) -> str:
     """Return the end of what was written into a file; nothing if there is no file."""
     if not path.is_file():
@@ -288,7 +330,10 @@ def logged(attempt: AttemptPaths) -> tuple[str, str]:
     The log is what DPDispatcher printed, else what the monitor did. What was raised while an error
     was handled says less than that error.
     """
-    text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
+    return _logged(plain.text(attempt.log) or plain.text(attempt.monitor_log))
+
+
+def _logged(text: str) -> tuple[str, str]:
     lines = text.strip().splitlines()[-_TRACEBACK:]
     starts = [n for n, line in enumerate(lines) if line.startswith(_TRACED) and _is_first(lines, n)]
     told = lines[starts[-1] :] if starts else lines

@@ -156,12 +156,20 @@ class Diagnosis:
         return found | {"jobs": list(self.jobs), "tasks": list(self.tasks)}
 
 
-def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | None) -> Diagnosis:
-    """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files."""
+def diagnose(
+    attempt: AttemptPaths, evidence: Evidence | None, verdict: str | None, *, by_hand: bool = False
+) -> Diagnosis:
+    """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files.
+
+    ``by_hand``: the attempt was launched by hand, and its files lie where DPDispatcher puts them.
+    """
     jobs = evidence.jobs if evidence is not None else ()
     far = evidence.far if evidence is not None else None
-    outputs = [*(("err", text) for text in (far.errors if far else ())), *traces.written(attempt)]
-    monitor = [("dpdispatcher.log", text) for text in traces.logged(attempt)]
+    copies = evidence.copies if evidence is not None else ()
+    written = traces.written_by_hand(attempt, copies, jobs) if by_hand else traces.written(attempt)
+    outputs = [*(("err", text) for text in (far.errors if far else ())), *written]
+    logged = traces.logged_by_hand(attempt) if by_hand else traces.logged(attempt)
+    monitor = [("dpdispatcher.log", text) for text in logged]
     kind = _with_full_disk(_kind(jobs, outputs, monitor, verdict), attempt, jobs)
     # The exit code of wfctl's own check has no meaning beyond what the check printed.
     is_own = _by_own_check(outputs) == kind

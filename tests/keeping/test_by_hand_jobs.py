@@ -33,7 +33,7 @@ DPDISP = Path(sys.executable).with_name("dpdisp")
 #: The job works in ``scratch/HASH/stage-1``.
 COMMAND = (
     "echo start >> ../../../trace; while [ ! -e ../../../go ]; do sleep 0.05; done; "
-    "echo by hand > a.txt; [ ! -e ../../../fail ]"
+    "echo by hand > a.txt; [ ! -e ../../../fail ] || { echo ERROR: it is cold >&2; exit 3; }"
 )
 
 
@@ -193,3 +193,28 @@ def test_a_job_that_failed_after_its_session_has_failed(place: Place) -> None:
     assert found["status"] == "failed"
     assert "a task failed" in found["last_error"]
     assert starts(place) == 1
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["session", "no session"])
+def test_the_failure_of_a_job_launched_by_hand_names_its_own_cause(
+    place: Place, watched: bool
+) -> None:
+    """Its `err` is read where DPDispatcher keeps it, and the exit code of its wrapper is told."""
+    launch(place)
+    place.done("reconcile")
+    if not watched:
+        kill_session()
+    (place.path / "fail").touch()
+    end_job(place)
+    if watched:
+        until((place.path / "stage-1/DPDISP_DONE").exists)
+    assert place.json("run").code == 6
+    found = place.done("show", "stage-1")
+    assert found["last_error"].startswith("ERROR: it is cold; "), found["last_error"]
+    [failed] = place.done("events", "--type", "stage.failed")
+    assert failed["data"]["because"] == "err: ERROR: it is cold"
+    if watched:
+        assert failed["data"]["exit_code"] == 1
+        assert "its wrapper ended with exit code 1" in found["last_error"]
+    told = place.call("stage", "diagnose", "stage-1").out
+    assert "ERROR: it is cold" in told
