@@ -57,6 +57,8 @@ _ROUNDS = 100
 
 Record: TypeAlias = "Callable[[Sequence[Payload]], None]"
 """Records what was found, as facts that no rule refuses."""
+Close: TypeAlias = "Callable[[Workflow], list[Payload]]"
+"""Returns the commands that close each edit whose values the log contains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,11 @@ class Findings:
 class WorkflowFiles:
     """``workflow-state.json`` and ``progress.log`` of one root."""
 
-    def __init__(self, root: Root, log: WorkflowLog, record: Record) -> None:
+    def __init__(self, root: Root, log: WorkflowLog, record: Record, close: Close) -> None:
         self.root = root
         self.log = log
         self._record = record
+        self._close = close
 
     def take_in(self) -> int:
         """Record what others did to the files since; return how many events that took.
@@ -169,9 +172,7 @@ class WorkflowFiles:
             content, fields = state_document.render(shows), partial(drift.state_differences, shows)
             news.append(drift.detected(self.root, STATE, shows.head, content, found, fields))
         elif state.drifts:
-            from service.files.foreign_changes import close_fulfilled  # it imports this module
-
-            news += close_fulfilled(self.root, self.log, state)
+            news += self._close(state)
         return Findings(news, laid.missing, restored, view, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:

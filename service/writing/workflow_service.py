@@ -120,11 +120,16 @@ class Service:
         self.actor = actor
         self.clock = clock
         self.writer = StreamWriter(log.store, log.stream, actor, clock)
-        self.files = WorkflowFiles(root, log, self.writer.record_found)
+        self.files = WorkflowFiles(root, log, self.writer.record_found, self._close_fulfilled)
 
     def acting_as(self, kind: str) -> Service:
         """Return this service with the same caller in another role: reconciler, runner."""
         return Service(self.root, self.log, Actor(kind, self.actor.name), self.clock)
+
+    def _close_fulfilled(self, state: Workflow) -> list[Payload]:
+        from service.files.foreign_changes import close_fulfilled
+
+        return close_fulfilled(self.root, self.log, state)
 
     def state(self) -> Workflow:
         """Return the state now; raises `NoWorkflow` if nothing was created yet."""
