@@ -33,7 +33,7 @@ from lifecycle.sweeps.definition import (
 from lifecycle.sweeps.points import Point
 from projections.words.came_about import counts_of as counts_recorded
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.markers import set_aside
+from reconciler.attempt.markers import is_as, set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.errors import ReconcilerError
 from reconciler.files.clearing import LABEL, KeptFolderTaken
@@ -362,6 +362,21 @@ def _origin(attempt: AttemptPaths) -> tuple[str, Basis]:
             definition, whole = (*found.split(":"), "")[:2]
             return definition, Basis(whole, "")
     return "", Basis("", "")
+
+
+def changed_outputs(root: Path, state: Workflow, stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield each output of a finished task that is "changed" or "missing"; read it whole.
+
+    The mark of a folder is changed if it names another task. Raises as `points_of`.
+    """
+    for task in (one for one in tasks_of(root, state, stage) if one.state == "done"):
+        mark = read_mark(root / task.folder)
+        if mark is not None and mark.key not in ("", task.point.key):
+            yield f"{task.folder}/{MARK}", "changed"
+        for one in task.outputs:
+            path = f"{task.folder}/{one['path']}"
+            if not is_as(root / path, one):
+                yield path, "changed" if (root / path).exists() else "missing"
 
 
 def counts_of(found: Sequence[Task]) -> dict[str, int]:

@@ -1,9 +1,10 @@
-"""A damaged table of tasks is written again from the folders of the tasks."""
+"""Damaged tables and task folders of a completed sweep are found, and tables written again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -61,3 +62,41 @@ def test_a_table_that_the_tasks_do_not_give_is_not_written(tmp_path: Path) -> No
     answer = place.json("verify", "--restore")
     assert (answer.code, answer.data["restored"]) == (7, [])
     assert table.read_text() == "key\n"
+
+
+def _swap(tasks: Path) -> None:
+    (tasks / "T=1").rename(tasks / "other")
+    (tasks / "T=2").rename(tasks / "T=1")
+    (tasks / "other").rename(tasks / "T=2")
+
+
+def _copy(tasks: Path) -> None:
+    rmtree(tasks / "T=2")
+    copytree(tasks / "T=1", tasks / "T=2")
+
+
+def _edit(tasks: Path) -> None:
+    (tasks / "T=2/e.json").write_text('{"e": 9}')
+
+
+def _remove(tasks: Path) -> None:
+    rmtree(tasks / "T=2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [_swap, _copy, _edit, _remove])
+def test_a_deep_check_names_the_task_whose_folder_holds_another_result(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """Also after the sweep is completed, when its table is as recorded."""
+    place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}, {"T": 2}]}))
+    place.done("run")
+    assert place.json("verify", "--deep").code == 0
+    damage(place.path / "stage-1/tasks")
+    answer = place.json("verify", "--deep")
+    assert answer.code == 7
+    found = {(one["path"], one["kind"]) for one in answer.data["found"]}
+    kind = "missing" if damage is _remove else "changed"
+    assert ("stage-1/tasks/T=2/e.json", kind) in found
+    is_other_task = damage in (_swap, _copy)
+    assert (("stage-1/tasks/T=2/.wfctl-done", "changed") in found) == is_other_task
