@@ -175,7 +175,12 @@ def verify(
 
     with reading(context) as workflow:
         state = workflow.state()
-        found = deviations(workflow.root.path, state, deep=deep, only=stages)
+        if deep:
+            from reconciler.sweep.deviations import all_deviations
+
+            found = all_deviations(workflow.root.path, state, only=stages)
+        else:
+            found = deviations(workflow.root.path, state, only=stages)
         reasons = stale(state, found)
         denied = [one._asdict() for one in judged(workflow).findings]
         more: dict[str, Any] = {"denied": denied} if denied else {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.errors import LifecycleError, NeedsConsent, Refused
+from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.state.conditions import files_of_points
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
@@ -100,7 +100,6 @@ def deviations(
     for stage in stages:
         if stage.status is Status.COMPLETED:
             found += changed_results(root, stage, deep=deep)
-            found += changed_task_results(root, state, stage) if deep else ()
             if (source := stage.source) is not None:
                 # What is reused was compared with its inputs when it was, by whole digests.
                 since = (stage.started_at if stage.reused else None) or source.started_at
@@ -174,21 +173,6 @@ def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator
     """Yield the results of a completed stage that are not as they were when it was completed."""
     if stage.completed_at is not None:
         yield from _otherwise(root, stage, "result", stage.results, stage.completed_at, deep)
-
-
-def changed_task_results(root: Path, state: Workflow, stage: Stage) -> Iterator[Deviation]:
-    """Yield the results of finished tasks that are not as recorded, or are those of another task.
-
-    Tasks that cannot be read yield nothing: the stage's own results show that.
-    """
-    if not is_sweep(stage.parameters) or stage.completed_at is None:
-        return
-    from reconciler.sweep.tasks import changed_outputs  # only if a stage has tasks
-
-    attempt = stage.source.id if stage.source else None
-    with suppress(Refused, ReconcilerError):
-        for path, kind in changed_outputs(root, state, stage):
-            yield Deviation(stage.id, attempt, "result", path, kind, stage.completed_at)
 
 
 def _otherwise(

@@ -97,7 +97,9 @@ def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
     found = verify(jobs, stage)
     if stage.status is not Status.COMPLETED:
         return found
-    own = deviations(jobs.root, state, deep=True, only=[stage.id])
+    from reconciler.sweep.deviations import all_deviations  # only for a completed stage
+
+    own = all_deviations(jobs.root, state, only=[stage.id])
     wrong = {(one.what, one.path): one.said for one in own}
     others = [one for one in deviations(jobs.root, state) if one.stage != stage.id]
     for why in stale(state, [*own, *others]).get(stage.id, []):
