@@ -42,6 +42,14 @@ if TYPE_CHECKING:
     from service.adoption.versions import ImportFinding
 
 
+class ExampleMachine(StrEnum):
+    """A kind of machine of which an example file exists."""
+
+    SLURM = "slurm"
+    SLURM_SSH = "slurm-ssh"
+    PBS = "pbs"
+
+
 class Consent(StrEnum):
     """How a person agrees to an amendment."""
 
@@ -55,6 +63,10 @@ def init(
     options: Writes,
     plan: Text = argument("PLAN", "Plan file in JSON, YAML or TOML; - reads stdin."),
     example: bool = option("Write an example plan and create no workflow."),
+    example_machine: Annotated[
+        ExampleMachine | None,
+        option("KIND", "Write an example machine file of a cluster and create no workflow."),
+    ] = None,
     purpose: Text = option("Purpose of the workflow."),
     consent: Consent = option("Choose how amendments are approved.", default=Consent.TERMINAL),
     signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
@@ -65,8 +77,15 @@ def init(
     At a terminal, `init` is your approval of the plan. A plan that an agent submits waits for
     `wfctl amend approve plan`, except under --consent trust.
     """
+    if example and example_machine is not None:
+        raise InvalidOption("expected --example or --example-machine, found both")
     if example:
-        _write_example(context, plan or "plan.toml")
+        name = plan or "plan.toml"
+        told = f"{name}: a plan to start from; `wfctl init {name}` takes it"
+        _write_example(context, name, "example-plan.toml", told)
+        return
+    if example_machine is not None:
+        _write_machine(context, plan or "machine.yaml", example_machine)
         return
     if plan is None:
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
@@ -125,18 +144,26 @@ def _begun(
     return outcome, options
 
 
-def _write_example(context: typer.Context, name: str) -> None:
+def _write_example(context: typer.Context, name: str, source: str, told: str) -> None:
+    """Write a file of the package under a new name, or to stdout if the name is ``-``."""
     from importlib.resources import files
 
     from cli.frame.checkpoints import write_new
 
-    text = files("service").joinpath("example-plan.toml").read_text("utf-8")
+    text = files("service").joinpath(source).read_text("utf-8")
     if name == "-":
         print(text, end="")
         return
     write_new(Path(name), text.encode())
-    told = f"{name}: a plan to start from; `wfctl init {name}` takes it"
     Output(settings_of(context)).result({"file": name}, lambda: told)
+
+
+def _write_machine(context: typer.Context, name: str, kind: ExampleMachine) -> None:
+    if name != "-" and Path(name).suffix not in (".yaml", ".yml"):
+        # DPDispatcher reads YAML by this ending alone, and only YAML has comments.
+        raise InvalidOption(f"expected a name that ends in .yaml or .yml, found {name!r}")
+    told = f"{name}: a machine to start from; `config_path` of a backend profile names it"
+    _write_example(context, name, f"example-machines/{kind.value}.yaml", told)
 
 
 def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -> list[str]:

@@ -1,0 +1,57 @@
+"""The machine files of `init --example-machine` are complete: jobs run with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.support import call
+from tests.cluster.support import Sshd, init, traced
+from tests.cluster.test_ssh import ONCE, check_completed
+from tests.crash.support import Workflow
+
+KINDS = ("slurm", "slurm-ssh", "pbs")
+
+
+def test_an_example_machine_is_complete_and_never_replaces_a_file(tmp_path: Path) -> None:
+    """Each kind is YAML with comments, under a name that DPDispatcher reads as YAML."""
+    for kind in KINDS:
+        path = tmp_path / f"{kind}.yaml"
+        assert call("init", "--example-machine", kind, str(path)).code == 0
+        text = path.read_text()
+        found = yaml.safe_load(text)
+        assert found["batch_type"].lower() == kind.removesuffix("-ssh")
+        assert ("remote_profile" in found) == kind.endswith("-ssh")
+        assert "group_size" in text
+        assert call("init", "--example-machine", kind, str(path)).code == 4
+        assert path.read_text() == text
+        assert call("init", "--example-machine", kind, "-").out == text
+
+
+def test_an_example_machine_has_a_name_and_a_kind_that_are_read(tmp_path: Path) -> None:
+    """JSON has no comments, and the ending decides how the file is read."""
+    path = tmp_path / "machine.json"
+    assert call("init", "--example-machine", "slurm", str(path)).code == 2
+    assert call("init", "--example", "--example-machine", "slurm", "-").code == 2
+    assert not path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["slurm", "slurm-ssh"])
+def test_a_stage_runs_on_the_example_machine(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, kind: str
+) -> None:
+    """As the file stands; over SSH with host, user, port and key of a real machine."""
+    workflow.succeed("init", "--example-machine", kind)
+    path = workflow.root / "machine.yaml"
+    own = {**sshd.profile(), "remote_root": str(tmp_path / "far")}
+    text = path.read_text()
+    for name, value in own.items() if kind == "slurm-ssh" else ():
+        text = re.sub(rf"(?m)^( *){name}: \S+", rf"\g<1>{name}: {value}", text)
+    path.write_text(text)
+    init(workflow, "machine.yaml", traced(workflow, "echo 1 > out.txt"))
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
