@@ -18,7 +18,7 @@ from service.errors import InvalidOption, NotFound, UnreadablePlan
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-_APPROVALS = OF_A_PERSON | {"amendment.approved"}
+_APPROVALS = OF_A_PERSON | {"amendment.approved", "stage.retried"}
 
 
 def append(

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.frame.deciding import Key, Overrule, claims_of, overruling_of
+from cli.frame.deciding import (
+    Decision,
+    DecisionKey,
+    Key,
+    Overrule,
+    claims_of,
+    decide,
+    overruling_of,
+)
 from cli.frame.options import FINDINGS, AsOf, Stage, Text, Why, Writes, argument, option
 from cli.frame.workspace import engine, newest_attempt, reading, require_work_tree_of_root
 from cli.frame.writes import claim, issue, tell, through, write
@@ -17,11 +25,14 @@ from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import payload_of
 from projections.files.sessions import SessionRecord, sessions
-from service.errors import NotFound
+from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+    from reconciler.context import Jobs
     from reconciler.loop.session import Resumed
     from reconciler.verification.verify import Verification
+    from service.writing.workflow_service import Outcome
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
 Attempt = Annotated[Text, option("--attempt", "ID", "Attempt (default: the running one).")]
@@ -153,13 +164,31 @@ def retry(
     stage: Stage,
     fix: Annotated[str, option("TEXT", "Describe what was fixed.")],
     regenerate: bool = option("Build submission.json again from the parameters."),
+    failed_only: bool = option(
+        "Keep finished tasks although their inputs changed (a person decides)."
+    ),
+    key: DecisionKey = None,
 ) -> None:
-    """Let a failed stage run again; this counts as a retry."""
+    """Let a failed stage run again; this counts as a retry.
+
+    If an input of a sweep changed, a script too, the finished tasks are computed again, except
+    with --failed-only.
+    """
     from reconciler.control.stopping import retry as retry_after
 
-    through(
-        context, options, lambda jobs: retry_after(jobs, stage, fix, options, regenerate=regenerate)
-    )
+    if key is not None and not failed_only:
+        raise InvalidOption("--key signs the decision of --failed-only; give both")
+
+    def act(jobs: Jobs) -> Outcome:
+        def ask(command: Payload, text: str) -> Outcome:
+            line = f"wfctl stage retry {stage} --fix TEXT --failed-only"
+            decision = Decision(command, stage, text)
+            return cast("Outcome", decide(jobs.service, [decision], line, key, options))
+
+        asked = ask if failed_only else None
+        return retry_after(jobs, stage, fix, options, regenerate=regenerate, decide=asked)
+
+    through(context, options, act)
 
 
 def checkpoint(

@@ -385,6 +385,8 @@ def _page(
 
 
 def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
+    from projections.words.came_about import describe_kept_tasks
+
     yield "needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on]
     yield "inputs", stage.inputs
     yield "outputs", stage.outputs
@@ -405,6 +407,7 @@ def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]
         yield "failed", [stage.error, stage.category and f"category: {stage.category}{because}"]
     if stage.retry_count:
         yield "retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]
+    yield "kept", list(describe_kept_tasks(stage))
     yield "left", stage.left_in_place
 
 

@@ -201,6 +201,8 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
     data = event.data
     if stage.attempts and stage.attempts[-1].is_open:
         _end(stage.attempts[-1], event, "lost")
+    if stage.keep_as is not None and not stage.keeps_tasks:
+        stage.kept_tasks = []
     stage.keep_as, stage.keeps_tasks = None, False
     stage.regenerate = False
     # Nobody declared what an earlier attempt happened to leave.
@@ -301,6 +303,10 @@ def _retried(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.retry_count, stage.fix = event.data["retry"], event.data["fix"]
     stage.running_process = None
     stage.regenerate = stage.regenerate or bool(event.data.get("regenerate"))
+    if event.data.get("failed_only") and stage.attempts:
+        policy = (event.data.get("proof") or {}).get("policy")
+        decision = {"by": event.data.get("approved_by"), "policy": policy}
+        stage.kept_tasks = [*stage.kept_tasks, {"attempt": stage.attempts[-1].id, **decision}]
 
 
 def _invalidated(draft: Workflow, stage: Stage, event: Event) -> None:

@@ -83,6 +83,7 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
     "stage.completed": (checks_with_findings, _with(rests_on=None), _with(metrics=[])),
     "stage.computed": (_with(resources={}),),
     "stage.failed": (failure_with_category, _with(output=None), _with(metrics=[], resources={})),
+    "stage.retried": (_with(failed_only=False, approved_by=None, proof={}),),
     "stage.launched": (_with(work_dir=None, job_host=None, job_boot_id=None, again=False),),
     "state.imported": (_with(spelling={}),),
     "tasks.observed": (_with(journals=[], edited=[], late=[]),),
@@ -134,6 +135,13 @@ OF_A_LOOK = frozenset(
 )
 #: What a person decides, each with a proof of consent, beside amendments and approvals.
 OF_A_PERSON = frozenset({"claim.overruled", "drift.reverted", "machine.limited", "results.adopted"})
+
+
+def is_of_a_person(type_: str, data: Mapping[str, Any]) -> bool:
+    """Return whether an event records a decision of a person, so that it carries a proof."""
+    return type_ in OF_A_PERSON or (type_ == "stage.retried" and bool(data.get("failed_only")))
+
+
 #: Event type → the schema version that is written today.
 VERSIONS: Mapping[str, int] = {name: known.version for name, known in _EVERY.items()}
 

@@ -105,7 +105,8 @@ stage.launched again:flag=false attempt:attempt boot_id:text?=null dpdispatcher_
 stage.prepared detail:text?=null stage:stage
 stage.readied amendment:amendment?=null reason:text="dependencies\u0020met" reset:flag=false
   stage:stage
-stage.retried fix:words regenerate:flag=false retry:retry?=null stage:stage
+stage.retried approved_by:text?=null failed_only:flag=false fix:words proof:{any}={}
+  regenerate:flag=false retry:retry?=null stage:stage
 stage.skipped amendment:amendment reason:text?=null stage:stage
 state.imported document:{any} layout:{[text]}={} source:{any}={} spelling:{number}={}
 tasks.observed attempt:attempt done:ranges="" edited:[text]=[] ended:tasks=0 failed:ranges=""

@@ -258,6 +258,11 @@ class StageRetried(StagePayload):
         None  # decided: the stage's count, this one included
     )
     regenerate: bool = False
+    #: Finished tasks of a sweep still count although what they were computed from has changed.
+    failed_only: bool = False
+    #: The person who decided that, and the proof of the decision.
+    approved_by: str | None = None
+    proof: Document = {}
 
 
 class StageInvalidated(StagePayload):

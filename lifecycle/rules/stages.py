@@ -300,6 +300,9 @@ def _retry(state: Workflow, stage: Stage, command: p.StageRetried) -> Decision:
     _not_by_hand(state, stage)
     if command.regenerate and not stage.parameters.get("command"):
         raise NothingToBuildFrom(stage.id)
+    if command.failed_only and not command.proof:
+        way = f"wfctl stage retry {stage.id} --fix TEXT --failed-only"
+        raise undecided(command.type, way)
     return [command.model_copy(update={"retry": stage.retry_count + 1})]
 
 

@@ -173,6 +173,9 @@ class Stage:
     keep_as: str | None = None
     #: Tasks of a sweep that are done stay where they are; its submission is built anew.
     keeps_tasks: bool = False
+    #: Each decision that finished tasks count although their inputs changed: ``attempt`` is the
+    #: newest attempt with such tasks, ``by`` the person and ``policy`` the policy of consent.
+    kept_tasks: list[dict[str, Any]] = field(default_factory=list)
     regenerate: bool = False
     fix: str | None = None  # what the newest retry put right
     #: Its work has ended in this session, and was not charged yet.

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.progress_log import message
+from projections.files.progress_log import kept_tasks_note, message
 from projections.files.sessions import SessionRecord, take_session
 from projections.words.decisions import AmendmentFold, AmendmentRecord
 
@@ -56,6 +56,7 @@ class StageResult:
         kind, text = _TROUBLES[event.type]
         paths = ", ".join(one["path"] for one in data.get("outputs") or [])
         more = {"paths": paths, "why": data.get("reason") or data.get("amendment")}
+        more["kept"] = kept_tasks_note(data)
         self.troubles.append((event.occurred_at, kind, text.format_map({**data, **more})))
 
     def parameters(self, stage: Stage, attempt: Attempt | None) -> Fields:
@@ -78,7 +79,7 @@ def _judgement(event: RecordedEvent) -> Fields:
 #: Type of an event → the kind of the trouble, and what is said of it.
 _TROUBLES = {
     "stage.failed": ("failed", "{error}"),
-    "stage.retried": ("put right", "retry {retry}: {fix}"),
+    "stage.retried": ("put right", "retry {retry}: {fix}{kept}"),
     "attempt.started": ("lost", "{recovers} was lost; {attempt} took its place"),
     "results.adopted": ("adopted", "{paths}, changed by hand: {reason}"),
     "outputs.reused": (

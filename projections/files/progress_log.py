@@ -6,7 +6,7 @@ grep for it. Source of the time in brackets: ``recorded_at`` at the writer's loc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from eventstore.event import RecordedEvent
@@ -228,6 +228,18 @@ def _adopted(data: dict[str, Any], state: Workflow) -> str:
     return f"WARNING: {data['stage']}: changed by hand and adopted: {paths} ({data['reason']})"
 
 
+def _retried(data: dict[str, Any], state: Workflow) -> str:
+    text = f"{data['stage']}: retry #{data['retry']} after fix: {data['fix']}"
+    return text + kept_tasks_note(data)
+
+
+def kept_tasks_note(data: Mapping[str, Any]) -> str:
+    """Return the end of the line of a retry that keeps finished tasks; else nothing."""
+    if not data.get("failed_only"):
+        return ""
+    return f" (finished tasks kept although their inputs changed: {data.get('approved_by')})"
+
+
 def _files(data: dict[str, Any], state: Workflow) -> str:
     known = [*data["scripts"], *(f"what {stage} rests on" for stage in data["attempts"])]
     return f"Known by their digests: {', '.join(known)}"
@@ -323,7 +335,7 @@ _MESSAGES: dict[str, str | Message] = {
     "stage.computed": _computed,
     "stage.completed": _status("completed", "detail", "evidence"),
     "stage.failed": _failed,
-    "stage.retried": "{stage}: retry #{retry} after fix: {fix}",
+    "stage.retried": _retried,
     "stage.invalidated": _status("invalidated", "reason", "amendment"),
     "stage.skipped": _status("skipped", "reason", "amendment"),
     "stage.blocked": "WARNING: {stage} blocked: dependency {dependency} is {dependency_status}",

@@ -368,7 +368,18 @@ def _failed(state: Workflow, stage: Stage, around: Surroundings) -> list[NextAct
     used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
     if decided or (state.unmet(stage) and not used_up):
         return []
-    return _unblocked(state, stage)
+    found = _unblocked(state, stage)
+    return [*found, *(new for one in found for new in _keeping_tasks(stage, around, one))]
+
+
+def _keeping_tasks(stage: Stage, around: Surroundings, retry: NextAction) -> Iterator[NextAction]:
+    """Yield the retry that keeps the finished tasks of a sweep whose inputs changed."""
+    files = around.seen.changed_inputs.get(stage.id) if around.seen is not None else None
+    tasks = stage.attempts[-1].tasks if stage.attempts else None
+    if files and tasks and tasks["done"] and retry.command.startswith("wfctl stage retry "):
+        command = f"{retry.command} --failed-only"
+        why = f"{stage.id}: {', '.join(files)} changed; this keeps its finished tasks as they are"
+        yield NextAction(command, why, ("TEXT",), person=True)
 
 
 def _begun(state: Workflow, around: Surroundings) -> Iterator[NextAction]:

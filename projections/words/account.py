@@ -88,6 +88,8 @@ class Seen(NamedTuple):
     verdicts: Mapping[str, str] = MappingProxyType({})
     times: Mapping[str, float] = MappingProxyType({})
     gone: Mapping[str, Sequence[str]] = MappingProxyType({})
+    #: A failed sweep with finished tasks → its inputs that changed since its newest attempt.
+    changed_inputs: Mapping[str, Sequence[str]] = MappingProxyType({})
     #: What speaks against the log itself.
     log: Sequence[Item] = ()
 

@@ -17,8 +17,8 @@ class Item(NamedTuple):
     """One thing of the account.
 
     ``kind``: log, amendment, unagreed, drift, verdict, judgement, stop, failure, stale, script,
-    input, environment, taken over, adopted, edit, rewritten, module, journal, or changed, missing
-    or touched result.
+    input, environment, taken over, adopted, kept tasks, edit, rewritten, module, journal, or
+    changed, missing or touched result.
     ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
     """
 
@@ -145,6 +145,7 @@ def came_about(
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
+        yield from (_item("kept tasks", stage, text) for text in describe_kept_tasks(stage))
         for one in stage.adopted:
             how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
             text = f"{', '.join(one['paths'])}: changed by hand and taken as it is, {how}"
@@ -160,6 +161,13 @@ def came_about(
         yield from (_item("module", stage, text) for text in _shadowing(stage.source))
         for failed in _failed_before(stage):
             yield from _since(state, stage, failed, stage.source)
+
+
+def describe_kept_tasks(stage: Stage) -> Iterator[str]:
+    """Yield each decision that finished tasks of a stage count although their inputs changed."""
+    for one in stage.kept_tasks:
+        how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
+        yield f"tasks finished by {one['attempt']} were kept although their inputs changed, {how}"
 
 
 def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
@@ -19,10 +19,11 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.mandates import counted
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.paths import ATTEMPT, PREPARED, AttemptPaths, OfJob, of_recorded
 from reconciler.context import Jobs
-from reconciler.control.recomputation import warn_of_recomputation
+from reconciler.control.recomputation import find_recomputation, warn_of_recomputation
 from reconciler.control.strangers import AttemptFinding, look, newest_attempt
 from reconciler.errors import MachineUnreachable
 from reconciler.evidence.evidence import Evidence
@@ -35,6 +36,7 @@ from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
 from reconciler.verdict.table import Action
+from service.errors import InvalidOption
 from service.root.root import was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -45,15 +47,26 @@ if TYPE_CHECKING:
 
 
 def retry(
-    jobs: Jobs, id_: str, fix: str, options: WriteOptions, *, regenerate: bool = False
+    jobs: Jobs,
+    id_: str,
+    fix: str,
+    options: WriteOptions,
+    *,
+    regenerate: bool = False,
+    decide: Callable[[Payload, str], Outcome] | None = None,
 ) -> Outcome:
     """Let a failed stage run again after a fix, which ``fix`` says in words.
 
-    ``regenerate``: its submission is built anew. Raises `NeedsConsent` if the prepared
-    submission.json was changed in what the stage's parameters say: the command, or the resources.
+    ``regenerate``: its submission is built anew. ``decide`` asks a person whether the finished
+    tasks of a sweep are kept although their inputs changed, and records the retry. Raises
+    `NeedsConsent` if the prepared submission.json was changed in what the stage's parameters say:
+    the command, or the resources.
     """
-    values = {"stage": id_, "fix": fix, "regenerate": regenerate}
+    values: dict[str, Any] = {"stage": id_, "fix": fix, "regenerate": regenerate}
+    values |= {"failed_only": True} if decide is not None else {}
     command = payload_of(p.StageRetried.type, values)
+    if decide is not None:
+        options = replace(options, content={command.type: command.model_dump(mode="json")})
     first = jobs.service.first_answer(options, command)
     if first is not None:
         return first
@@ -69,10 +82,37 @@ def retry(
         if not options.dry_run:
             jobs.service.writer.record_refusal([command], refusal)
         raise refusal
+    if decide is not None:
+        question = _describe_kept_tasks(jobs, jobs.service.state().stage(id_))
+        jobs.say(question, stage=id_)
+        # The rules refuse before a person is asked.
+        agreed = command.model_copy(update={"proof": {"policy": "none: a rehearsal"}})
+        jobs.service.handle(agreed, options=replace(options, dry_run=True))
+        return decide(command, question)
     outcome = jobs.service.handle(command, options=options)
     state = jobs.service.state()
     warn_of_recomputation(jobs, state, state.stage(id_))
     return outcome
+
+
+def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
+    """Return what a person agrees to who keeps the finished tasks of a failed sweep.
+
+    Raises `InvalidOption` if the stage is no sweep.
+    """
+    if not is_sweep(stage.parameters):
+        raise InvalidOption(
+            f"--failed-only keeps finished tasks of a sweep; {stage.id} has no parameters.map",
+            stage=stage.id,
+        )
+    found = find_recomputation(jobs.root, jobs.service.state(), stage)
+    if found is None:
+        return f"{stage.id}: finished tasks are kept, also if their inputs change before the start"
+    rest = found.total - found.finished
+    return (
+        f"{stage.id}: {found.cause}: {counted(found.finished, 'finished task')} kept as before "
+        f"the change, {counted(rest, 'task')} to compute ({found.price(rest)})"
+    )
 
 
 def _touched(jobs: Jobs, stage: Stage) -> Iterator[str]:

@@ -139,7 +139,9 @@ def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     missing = {one.id: [p for p in one.outputs if not (root.path / p).exists()] for one in taken}
     gone = {id_: paths for id_, paths in missing.items() if paths}
     marks = [one.to_item() for one in marks_of(root, log.store, log.stream)]
-    return Seen(found, files, verdicts, times, gone, marks)
+    failed = [one.id for one in state.stages.values() if one.status is Status.FAILED]
+    inputs = changed_inputs(root.path, state, failed)
+    return Seen(found, files, verdicts, times, gone, inputs, marks)
 
 
 def _times(root: Path, state: Workflow) -> dict[str, float]:

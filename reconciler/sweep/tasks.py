@@ -318,7 +318,8 @@ def _counting(
 ) -> tuple[list[tuple[Recorded, AttemptPaths, Mapping[str, str]]], Basis | None]:
     """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
-    Those that an amendment lets count may be of another definition, the command too.
+    Those that an amendment lets count may be of another definition, the command too; those up to
+    which a person kept the finished tasks may be of other inputs.
     With each the results of the partner tasks that it read, and with all the basis of the newest.
     None if all is to be computed again.
     """
@@ -326,15 +327,17 @@ def _counting(
         return [], None
     # Heads of attempts that say nothing of a verdict have the definition otherwise.
     definitions = (definition_of(stage), _digest(basis_before(stage.parameters)))
-    found = []
+    kept = {one["attempt"] for one in stage.kept_tasks}
+    found, compared = [], basis
     for recorded in reversed(stage.attempts):
         attempt = of_recorded(root, state.id, stage.id, recorded)
         definition, rests_on = _origin(attempt)
         basis = basis or rests_on
+        compared = rests_on if compared is None or recorded.id in kept else compared
         if counts_below(state, stage, recorded.plan) is not None:
-            counts = basis.whole == rests_on.whole or basis.files == rests_on.files != ""
+            counts = compared.whole == rests_on.whole or compared.files == rests_on.files != ""
         else:
-            counts = basis.whole == rests_on.whole and definition in definitions
+            counts = compared.whole == rests_on.whole and definition in definitions
         if not counts:
             break
         found.append((recorded, attempt, rests_on.partners))

@@ -73,6 +73,7 @@ _SIGNED = {
     _OVERRULED: ("stage", "attempt", "claim", "verdict", "reason"),
     "results.adopted": ("stage", "outputs", "reason"),
     "drift.reverted": ("file", "detected", "kept_as"),
+    "stage.retried": ("stage", "fix", "failed_only"),
     "machine.limited": ("loop", "before", "to", "reason"),
 }
 

@@ -15,7 +15,7 @@ from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
 from lifecycle.event import SET_ASIDE, newest_aside
 from lifecycle.fold.evolve import takes_effect
-from lifecycle.payload.event_types import OF_A_PERSON
+from lifecycle.payload.event_types import is_of_a_person
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
@@ -144,6 +144,7 @@ _DECIDED = {
     "drift.adopted": "adopted",
     "drift.reverted": "reverted",
     "results.adopted": "adopted results of",
+    "stage.retried": "kept finished tasks of",
 }
 
 
@@ -219,7 +220,7 @@ def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     with suppress(UnsoundLog):  # `_of_chain` tells of the first row that is not in its place
         for event, state in log.steps(upto=at):
             why = _ineffective(log, event, state, known)
-            if event.type in OF_A_PERSON and why is None:
+            if why is None and is_of_a_person(event.type, event.data):
                 yield from _of_decision(event, state)
             elif why is not None:
                 what = event.data["type"] if event.type == SET_ASIDE else event.type
@@ -240,7 +241,7 @@ def of_machine(
     with suppress(UnsoundLog):
         for event, state in steps:
             if event.version not in ineffective:
-                decided = event.type in OF_A_PERSON
+                decided = is_of_a_person(event.type, event.data)
                 yield from _of_decision(event, state) if decided else _by_agent(event)
             done = [one.phase for one in state.visits.values() if one.completed_at]
             if event.type == "machine.imported" and done:
@@ -257,6 +258,8 @@ def of_account(items: Iterable[Item]) -> list[Bypass]:
 def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
     verb = _DECIDED.get(event.type)
     data = event.data
+    if event.type == "stage.retried" and not is_of_a_person(event.type, data):
+        return
     allowed = (data.get("proof") or {}).get("policy") in ("signature", "mandate")
     if verb is None or event.actor.kind != "agent" or allowed:
         return

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.support import Place
+from tests.cli.support import Place, agree, write_plan
+from tests.cli.terminal import agreed_to
 from tests.sweeps.support import begun, lines, sweep
 
 FIXED = "import os\nopen('ok', 'w').write(os.environ['WFCTL_PARAM_T'])\n"
 BROKEN = f"import os\nif os.environ['WFCTL_PARAM_T'] == '6':\n    raise SystemExit(3)\n{FIXED}"
-WARNING = "run.py changed since att-0001 started: 5 finished tasks are computed again ("
+CAUSE = "run.py changed since att-0001 started: "
+WARNING = f"{CAUSE}6 tasks to compute, because 5 finished are computed again (about "
+FIX = ("stage", "retry", "stage-1", "--fix", "The script.")
 
 
 @pytest.fixture
 def failed(tmp_path: Path) -> Place:
     """Return a sweep of six tasks, one of which failed by an error of its script."""
+    return _failed(begun(tmp_path, _stage(tmp_path)), tmp_path)
+
+
+def _stage(tmp_path: Path) -> dict[str, Any]:
     grid = {"grid": {"T": [1, 2, 3, 4, 5, 6]}}
     stage = sweep(tmp_path / "trace", grid, "python3 ../../../run.py", task_retries=0)
-    place = begun(tmp_path, {**stage, "inputs": ["run.py"]})
+    return {**stage, "inputs": ["run.py"]}
+
+
+def _failed(place: Place, tmp_path: Path) -> Place:
     (place.path / "run.py").write_text(BROKEN)
     assert place.call("run").code == 6
     assert len(lines(tmp_path / "trace")) == 5
@@ -32,9 +43,8 @@ def test_a_fixed_script_is_announced_with_the_tasks_that_it_computes_again(
     failed: Place, tmp_path: Path
 ) -> None:
     """By each command that leads to the attempt, with the time that the tasks took."""
-    fixed = ("stage", "retry", "stage-1", "--fix", "The script.")
-    assert WARNING in failed.call(*fixed, "--dry-run").err
-    assert WARNING in failed.call(*fixed).err
+    assert WARNING in failed.call(*FIX, "--dry-run").err
+    assert WARNING in failed.call(*FIX).err
     assert WARNING in failed.call("dispatch", "stage-1", "--dry-run").err
     assert WARNING in failed.call("run", "--dry-run").out
     assert WARNING in failed.done("run", "--dry-run")["computed_again"][0]
@@ -52,3 +62,70 @@ def test_an_unchanged_script_computes_only_the_failed_task_and_announces_nothing
     assert "computed again" not in answer.err
     assert failed.call("run").code == 6
     assert len(lines(tmp_path / "trace")) == 5
+
+
+@pytest.mark.slow
+def test_a_person_keeps_the_finished_tasks_of_a_fixed_script(failed: Place, tmp_path: Path) -> None:
+    """The failed task alone is computed; the report and the account name the decision."""
+    question = f"{CAUSE}5 finished tasks kept as before the change, 1 task to compute (about "
+    assert "stage retry stage-1 --fix TEXT --failed-only" in failed.call("status").out
+    assert question in failed.call(*FIX, "--failed-only", "--dry-run").err
+    assert "kept_tasks" not in failed.call("log", "-o", "json").out
+    answer = failed.call("--actor", "user:ann", *FIX, "--failed-only")
+    assert answer.code == 0, answer.err
+    assert "computed again" not in failed.call("dispatch", "stage-1", "--dry-run").err
+    assert failed.call("run").code == 0
+    assert len(lines(tmp_path / "trace")) == 6
+    kept = "tasks finished by att-0001 were kept although their inputs changed"
+    assert kept in failed.call("show", "stage-1").out
+    report = failed.call("report").out
+    assert kept in report
+    assert "finished tasks kept although their inputs changed: user:ann" in report
+
+
+@pytest.mark.slow
+def test_a_later_retry_goes_by_the_decision_to_keep_tasks(failed: Place, tmp_path: Path) -> None:
+    """The kept tasks count as long as the inputs are those of the attempt that kept them."""
+    (failed.path / "run.py").write_text(f"# Not fixed.\n{BROKEN}")
+    failed.done(*FIX, "--failed-only")
+    assert failed.call("run").code == 6
+    failed.done("stage", "retry", "stage-1", "--fix", "Nothing.")
+    assert failed.call("run").code == 6
+    assert len(lines(tmp_path / "trace")) == 5
+    (failed.path / "run.py").write_text(FIXED)
+    assert (
+        "5 finished are computed again"
+        in failed.call("run", "--dry-run").out + failed.call(*FIX).err
+    )
+    assert failed.call("run").code == 0
+    assert len(lines(tmp_path / "trace")) == 11
+
+
+@pytest.mark.slow
+def test_a_person_alone_keeps_finished_tasks(tmp_path: Path) -> None:
+    """Where consent is asked for at a terminal, neither an agent nor `append` gives it."""
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    plan = {"workflow_id": "sweep-2026-11-23", "purpose": "Many.", "stages": [_stage(tmp_path)]}
+    place.json("init", str(write_plan(tmp_path, plan)), "--consent", "terminal")
+    agree(place.path)
+    _failed(place, tmp_path)
+    agent = ("--actor", "agent:helper")
+    answer = place.json(*FIX, "--failed-only", *agent)
+    assert (answer.code, answer.error["code"]) == (6, "needs_consent")
+    data = '{"fix": "f", "failed_only": true, "proof": {"policy": "terminal"}}'
+    answer = place.json("append", "stage.retried", "--stage", "stage-1", "--data", data, *agent)
+    assert (answer.code, answer.error["code"]) == (6, "needs_consent")
+    agreed_to(place.path, *FIX, "--failed-only")
+    assert place.call("run").code == 0
+    assert len(lines(tmp_path / "trace")) == 6
+    assert "unagreed" not in place.call("audit", "bypasses").out
+
+
+def test_a_stage_without_a_map_refuses_to_keep_tasks(tmp_path: Path) -> None:
+    """The option is about tasks of a sweep."""
+    place = begun(tmp_path, {"id": "stage-1", "name": "One", "parameters": {"command": "false"}})
+    assert place.call("run").code == 6
+    refused = place.call(*FIX, "--failed-only")
+    assert refused.code == 2
+    assert "stage-1 has no parameters.map" in refused.err
