@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
@@ -186,7 +186,8 @@ class Hindrance:
     """What waits for somebody: the stage (None for the whole workflow), why, and what leads on.
 
     ``unblock`` is a text with a command in it, or some; ``command`` is the first of them, with
-    the words in capitals that ``needs`` names.
+    the words in capitals that ``needs`` names. A cause that ``may_pass`` may end without a command,
+    as a full disk does: the stage is tried again.
     """
 
     stage: str | None
@@ -194,6 +195,7 @@ class Hindrance:
     unblock: str
     command: str = ""
     needs: tuple[str, ...] = ()
+    may_pass: bool = False
 
     def to_dict(self) -> dict[str, str | None]:
         """Return plain JSON values."""
@@ -350,7 +352,7 @@ def _under_way(stage: Stage) -> Hindrance | None:
         return _by(stage, why, "wfctl run")
     if attempt.verdict == _HINDERED:
         why = f"{attempt.id} does not go on: {str(attempt.reason).removesuffix('.')}"
-        return _by(stage, why, "wfctl reconcile")
+        return replace(_by(stage, why, "wfctl reconcile"), may_pass=True)
     why = f"nothing is known of {attempt.id} ({attempt.reason})"
     if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
         return _by(stage, why, "wfctl reconcile")

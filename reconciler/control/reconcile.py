@@ -160,7 +160,8 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
             now = _held_back(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
-            return _hindered(jobs, now, words_of(error, jobs.root))
+            now = _hindered(jobs, now, words_of(error, jobs.root))
+            jobs.record(_observed(now))
         return now
 
 
@@ -273,19 +274,24 @@ def _asked(
         news += progress(state, stage, attempt)
     if action is Action.SUCCEEDED:
         evidence = with_digests(jobs.root, evidence)
-    seen = p.AttemptObserved(
-        stage=stage.id,
-        attempt=finding.attempt,
-        row=found.row,
-        verdict=found.name,
-        action=action.value,
-        reason=found.reason,
-        evidence=evidence.to_dict(),
-    )
-    ends = _ends(state, stage, attempt, replace(finding, evidence=evidence))
+    finding = replace(finding, evidence=evidence)
+    seen, ends = _observed(finding), _ends(state, stage, attempt, finding)
     # A computation's end by its own record; one from the future, of a clock that is ahead, is now.
     ended = found.occurred_at and min(found.occurred_at, evidence.observed_at)
     return [*((one, None) for one in (seen, *news)), *((one, ended) for one in ends)]
+
+
+def _observed(finding: AttemptFinding) -> p.AttemptObserved:
+    """Return the command that records a finding."""
+    return p.AttemptObserved(
+        stage=finding.stage,
+        attempt=finding.attempt,
+        row=finding.verdict.row,
+        verdict=finding.verdict.name,
+        action=finding.verdict.action.value,
+        reason=finding.verdict.reason,
+        evidence=finding.evidence.to_dict(),
+    )
 
 
 def _ends(

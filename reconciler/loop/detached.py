@@ -265,7 +265,8 @@ class LoopSession:
 
     ``reason`` is its exit reason, ``code`` is that of its error, if any. ``message`` is that of its
     error, or says what a blocked session waits for.
-    ``has_progress`` tells whether it completed a stage.
+    ``has_progress`` tells whether it completed a stage, ``may_pass`` whether a cause that blocked
+    it may end without a command.
     """
 
     exit_code: int
@@ -274,6 +275,7 @@ class LoopSession:
     code: str | None = None
     message: str | None = None
     has_progress: bool = False
+    may_pass: bool = False
 
     @property
     def failure(self) -> str:
@@ -304,7 +306,7 @@ class PassingCause:
     def may_wait(self, failed: LoopSession) -> bool:
         """Say whether to wait longer; the first time, the receiver of notices is told."""
         if self._tries == 0 and self._notices is not None:
-            self._notices.tell_waiting(failed.failure.strip(" :"))
+            self._notices.tell_waiting(failed.failure.strip(" :") or str(failed.is_last()))
         self._tries += 1
         return time.monotonic() - self._began < _PATIENT
 
@@ -368,7 +370,7 @@ class Runner:
             if done.code == AlreadyDriven.code:
                 self._let_other_end()
                 continue
-            if done.code in _PASSING and passing.may_wait(done):
+            if (done.may_pass or done.code in _PASSING) and passing.may_wait(done):
                 self._pause(lambda: True, passing.pause(self.limits.between))
                 continue
             if (last := done.is_last()) is not None:
@@ -448,8 +450,14 @@ def _told(printed: str) -> dict[str, Any]:
         envelope: Mapping[str, Any] = json.loads(printed)
         if "error" in envelope:
             return {key: str(envelope["error"][key]) for key in ("code", "message")}
-        reason = str(envelope["data"]["exit_reason"])
-        return {"reason": reason} | (
-            {"message": str(envelope["data"].get("message", ""))} if reason == "blocked" else {}
-        )
+        data = envelope["data"]
+        reason = str(data["exit_reason"])
+        return {"reason": reason} | (_told_of_block(data) if reason == "blocked" else {})
     return {}
+
+
+def _told_of_block(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a blocked session waits for, and whether one of these causes may pass."""
+    found = data.get("blocked", ())
+    may_pass = any(isinstance(one, dict) and one.get("may_pass") is True for one in found)
+    return {"message": str(data.get("message", "")), "may_pass": may_pass}

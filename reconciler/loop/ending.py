@@ -62,7 +62,7 @@ class Ended:
             "session": session.count,
             "cost": session.cost,
             "budget": budget_of(self.state),
-            "blocked": [found.to_dict() for found in self.hindrances],
+            "blocked": [{**one.to_dict(), "may_pass": one.may_pass} for one in self.hindrances],
             "report": self.state.report if self.exit_reason == "completed" else None,
         }
 

@@ -18,6 +18,7 @@ from lifecycle.state.conditions import (
     after_refused_points,
     budget_of,
     has_results_kept,
+    hindrance_of,
     is_short,
 )
 from lifecycle.state.status import FINISHED, Status, retry_limit
@@ -215,6 +216,8 @@ def _close(jobs: Jobs, ended: Ended) -> Ended:
 _OF_THE_ROOT = (AgentMissing, AgentNotStarted, ProgramMissing)
 #: What may be otherwise soon, and says nothing of the stage.
 _PASSING = (LaunchFailed, MachineUnreachable, OSError)
+#: Seconds to wait before a hindered stage is tried again: at first, and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 #: Characters of an error that a stage's failure and a hindrance hold.
 _ERROR = 10_000
 _REASON = 500
@@ -250,6 +253,8 @@ class WorkflowLoop:
         self._left: set[Mark] = set()
         self._lost: set[Mark] = set()
         self._turns: dict[tuple[str, str], Turn] = {}
+        #: When a stage is tried again whose hindrance may pass, by where the stage stood.
+        self._retries: dict[Mark, Turn] = {}
         self._hindrances: dict[Mark, Hindrance] = {}
         #: Loop and round whose next points may not be computed, and why.
         self._refused: dict[Asked, str] = {}
@@ -289,7 +294,8 @@ class WorkflowLoop:
         category: p.Category = "unknown" if computed else "input"
         failure = p.StageFailed(stage=id_, error=text, category=category)
         if isinstance(error, (NeedsConsent, *_PASSING)) or stage.open_attempt is not None:
-            self._leave(stage, text, f"correct the cause, then `{GO_ON}`")
+            may_pass = isinstance(error, _PASSING)
+            self._leave(stage, text, f"correct the cause, then `{GO_ON}`", may_pass=may_pass)
         elif stage.status is Status.READY and not state.unmet(stage):
             self.jobs.record(p.StagePrepared(stage=id_), failure)
         elif stage.status is Status.PREPARING or computed:
@@ -297,12 +303,20 @@ class WorkflowLoop:
         else:
             self._leave(stage, text, "`wfctl rehydrate`")
 
-    def _leave(self, stage: Stage, why: str, unblock: str) -> None:
+    def _leave(self, stage: Stage, why: str, unblock: str, *, may_pass: bool = False) -> None:
         """Leave the stage as it stands to somebody, and remember why."""
         mark = _mark_of(stage)
         self._left.add(mark)
         said = " ".join(why.split()).removeprefix(f"{stage.id}: ")
-        self._hindrances[mark] = Hindrance(stage.id, said[:_REASON], unblock)
+        self._hindrances[mark] = Hindrance(stage.id, said[:_REASON], unblock, may_pass=may_pass)
+        if may_pass:
+            self._try_again_later(mark)
+
+    def _try_again_later(self, mark: Mark) -> None:
+        """Let the stage be tried again after a pause, as long as the loop has other work."""
+        turn = self._retries.setdefault(mark, Turn(pause=_FIRST_PAUSE))
+        turn.due = time.monotonic() + turn.pause
+        turn.pause = min(2 * turn.pause, _LONGEST_PAUSE)
 
     def _named(self, state: Workflow) -> list[Hindrance]:
         """Return what was found to hinder stages that have not moved since."""
@@ -356,7 +370,9 @@ class WorkflowLoop:
         return False
 
     def _is_left(self, stage: Stage) -> bool:
-        return _mark_of(stage) in self._left
+        mark = _mark_of(stage)
+        retry = self._retries.get(mark)
+        return mark in self._left and (retry is None or time.monotonic() < retry.due)
 
     def _is_over(self) -> bool:
         late = self._deadline is not None and time.monotonic() > self._deadline
@@ -377,7 +393,11 @@ class WorkflowLoop:
 
         def settle_attempt() -> None:
             if is_beyond_help(self.jobs, stage.id):
-                self._left.add(_mark_of(stage))
+                mark, now = _mark_of(stage), self.jobs.service.state()
+                self._left.add(mark)
+                hindrance = hindrance_of(now, now.stage(stage.id))
+                if hindrance is not None and hindrance.may_pass:
+                    self._try_again_later(mark)
 
         for stage in flying:
             turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())

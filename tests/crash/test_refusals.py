@@ -174,3 +174,36 @@ def test_a_lost_attempt_is_not_replaced_on_a_changed_result(workflow: Workflow) 
     (workflow.root / "stage-1/out.txt").write_text("1\n")
     workflow.succeed("run")
     assert (workflow.root / "stage-2/out.txt").read_text() == "1\n"
+
+
+def test_the_reason_why_a_lost_attempt_cannot_be_replaced_is_in_the_answer(
+    workflow: Workflow,
+) -> None:
+    """An action of wfctl failed: `run` and `status` name the cause, and the next `run` goes on."""
+    workflow.init(stage("stage-1", f"{WAITS}echo 1 > out.txt"))
+    lost(workflow, "stage-1")
+    copies, aside = workflow.root / ".wfctl/submissions", workflow.root / "aside"
+    copies.rename(aside)
+    copies.touch()
+    ended = workflow.call("run", "-o", "json")
+    [found] = json.loads(ended.stdout)["data"]["blocked"]
+    assert (ended.returncode, found["stage"], found["may_pass"]) == (6, "stage-1", True)
+    assert "submissions" in found["why"]
+    assert "submissions" in workflow.succeed("status")
+    copies.unlink()
+    aside.rename(copies)
+    workflow.succeed("run")
+    assert workflow.committed("attempt.started") == 2
+
+
+def test_a_night_waits_until_a_lost_attempt_may_be_replaced(workflow: Workflow) -> None:
+    """The runner tries again, and goes on once the changed input is put back."""
+    (workflow.root / "in.txt").write_text("1\n")
+    workflow.init({**stage("stage-1", f"{WAITS}cat ../in.txt > out.txt"), "inputs": ["in.txt"]})
+    lost(workflow, "stage-1")
+    (workflow.root / "in.txt").write_text("2\n")
+    workflow.succeed("run", "--autonomous", "--between", "0.1")
+    until(lambda: workflow.committed("session.ended") > 1)
+    (workflow.root / "in.txt").write_text("1\n")
+    until(lambda: workflow.stage("stage-1")["status"] == "completed", 120)
+    assert workflow.committed("attempt.started") == 2

@@ -1,0 +1,63 @@
+"""A hindered stage is tried again: while other stages compute, and by the runner all night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place
+from tests.crash.support import until
+from tests.sessions.support import answer, events, stage, started, statuses, workflow
+from tests.sessions.test_night_ends import notices, receiver
+from tests.sessions.test_runner import BRISK, GO, ended, own_tmux  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+
+
+def hinder(place: Place) -> Path:
+    """Put a file where the folder of stage-1 belongs, and return its path."""
+    path = place.path / "stage-1"
+    path.write_text("in the way\n")
+    return path
+
+
+def test_a_run_names_a_hindrance_that_may_pass_and_ends_as_blocked(tmp_path: Path) -> None:
+    """A person is there: the reason is in the answer, and no stage has failed."""
+    place = workflow(tmp_path, stage(1))
+    path = hinder(place)
+    blocked = place.json("run")
+    assert blocked.code == 6
+    [found] = blocked.data["blocked"]
+    assert (found["stage"], found["may_pass"]) == ("stage-1", True)
+    assert "stage-1" in found["why"]
+    path.unlink()
+    place.done("run")
+    assert statuses(place) == ["completed"]
+
+
+def test_a_hindered_stage_is_tried_again_while_another_one_computes(tmp_path: Path) -> None:
+    """The other stage ends last."""
+    place = workflow(tmp_path, stage(1), stage(2, GO))
+    path = hinder(place)
+    run = started(place, "run", "--max-parallel", "2")
+    until(lambda: events(place, "stage.launched"))
+    path.unlink()
+    until(lambda: statuses(place)[0] == "completed")
+    assert statuses(place)[1] == "running"
+    (place.path / "go").touch()
+    assert answer(run)["exit_reason"] == "completed"
+
+
+def test_a_hindrance_that_passes_ends_no_night(tmp_path: Path) -> None:
+    """The runner tells once what it waits for, tries again, and completes the workflow."""
+    place = workflow(tmp_path, stage(1), stage(2, after=[1]))
+    path = hinder(place)
+    place.done("run", "--autonomous", "--notify", receiver(tmp_path), *BRISK)
+    until(lambda: len(events(place, "session.ended")) > 1)
+    [told] = notices(tmp_path)
+    assert told["kind"] == "failure"
+    assert "the autonomous runner waits: blocked: stage-1: " in told["text"]
+    path.unlink()
+    assert ended(place) == "completed"
+    until(lambda: [one["kind"] for one in notices(tmp_path)] == ["failure", "end"])
