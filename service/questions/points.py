@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventstore.event import RecordedEvent
+from lifecycle.state.conditions import partners_of
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import PLAN, Workflow
 from lifecycle.sweeps.definition import MAP
@@ -22,14 +23,16 @@ Record = dict[str, Any]
 def origin_of(log: WorkflowLog, stage: str, number: int, at: At = None) -> Record:
     """Return where the points come from that a sweep has since a round of its loop.
 
-    Those of round 1, and of a stage in no loop, are those of the map.
+    Those of round 1, and of a stage in no loop, are those of the map: of a stage that follows
+    others by `like`, the map of the stage that leads them.
     """
     state = log.current(at)
     name = state.loop_of(stage)
+    leading = [stage, *(partner.id for partner in partners_of(state, state.stage(stage)))][-1]
     if name is None:
-        return {"loop": None, "round": None, **_of_map(log, stage, at)}
+        return {"loop": None, "round": None, **_of_map(log, leading, at)}
     if number < 2:
-        found = _of_map(log, state.loop(name).points, at)
+        found = _of_map(log, leading, at)
         return {"loop": name, "round": 1, **found, "envelope": _envelope(log, state, name, at)}
     event = _began(log, state, name, state.loops[name].rounds[number - 1], at)
     before = log.current(Moment(version=event.version - 1))

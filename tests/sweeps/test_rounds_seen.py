@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.sweeps.looped import amended, give, looped
+from tests.sweeps.support import begun, sweep
+from tests.sweeps.test_places import like
 
 pytestmark = pytest.mark.slow
 
@@ -87,3 +89,15 @@ def test_a_point_of_an_agent_has_its_reason_and_the_table_before_it(tmp_path: Pa
     assert (found["reason"], found["read"]) == ("the largest step", {"run/tasks.csv": table})
     text = place.call("why", "run", "--task", "x=7").out
     assert "reason    the largest step" in text
+
+
+def test_a_point_of_a_follower_leads_to_the_map_of_the_leading_stage(tmp_path: Path) -> None:
+    """An amendment of the leading stage agreed to it, not the plan that names the follower."""
+    place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}), like())
+    points = 'parameters.map.points=[{"T": 1}, {"T": 7}]'
+    place.done("amend", "propose", "--stage", "stage-1", "--set", points, "--reason", "More.")
+    place.done("--actor", "user:bob", "amend", "approve", "amend-1")
+    for stage in ("stage-1", "stage-2"):
+        found = place.done("why", stage, "--task", "T=7")
+        assert (found["map"], found["agreed"]["amendment"]) == ("stage-1", "amend-1")
+        assert "bob" in found["agreed"]["by"]
