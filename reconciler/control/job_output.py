@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.rounds import folder_of
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths
@@ -126,9 +127,19 @@ def saying(
         attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
     ) and not any((folder / LAUNCH_RECORD).exists() for folder in later)
     paths = _paths(attempt, err=err)
-    mouths = [Mouth(path, partial(_places, attempt, home, path, in_place)) for path in paths]
+    kept_round = _round_folder(stage, id_, home)
+    mouths = [
+        Mouth(path, partial(_places, attempt, home, path, in_place, kept_round)) for path in paths
+    ]
     is_open = stage.open_attempt is not None and stage.open_attempt.id == id_
     return Saying(attempt, mouths, machine.of(attempt).is_far and is_open, last)
+
+
+def _round_folder(stage: Stage, id_: str, home: Path) -> Path | None:
+    """Return the folder that holds what the last attempt of a round left, in a later round."""
+    number = next((one.round for one in stage.attempts if one.id == id_), 0)
+    last = [one.id for one in stage.attempts if one.round == number][-1:]
+    return home / Path(folder_of(stage.id, number)).name if number and last == [id_] else None
 
 
 def _paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
@@ -144,15 +155,23 @@ def _paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
     return [path for path in found if path.split("/")[0] not in ("", "..")]
 
 
-def _places(attempt: AttemptPaths, home: Path, path: str, in_place: bool) -> Iterator[Path]:
-    """Yield where a file that a job prints into may lie on this machine, the newest first."""
+def _places(
+    attempt: AttemptPaths, home: Path, path: str, in_place: bool, kept_round: Path | None
+) -> Iterator[Path]:
+    """Yield where a file that a job prints into may lie on this machine, the newest first.
+
+    ``kept_round`` is the folder of the attempt's round, if the attempt was the last of it.
+    """
+    own = PurePosixPath(path)
+    is_own = own.is_relative_to(attempt.stage)
     yield from (copy / path for copy in traces.scratch_copies(attempt))
     folder = home / ATTEMPTS / attempt.name
     yield folder / "left" / path
     if in_place:
-        own = PurePosixPath(path)
-        moved = home != attempt.stage_folder and own.is_relative_to(attempt.stage)
+        moved = home != attempt.stage_folder and is_own
         yield home / own.relative_to(attempt.stage) if moved else attempt.root / path
+    elif kept_round is not None and is_own:
+        yield kept_round / own.relative_to(attempt.stage)
     yield folder / "kept" / path
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps.looped import amended, give, looped
+from tests.cli.support import Place, write_plan
+from tests.sweeps.looped import amended, give, looped, plan
 from tests.sweeps.support import begun, sweep
 from tests.sweeps.test_places import like
 
@@ -101,3 +102,18 @@ def test_a_point_of_a_follower_leads_to_the_map_of_the_leading_stage(tmp_path: P
         found = place.done("why", stage, "--task", "T=7")
         assert (found["map"], found["agreed"]["amendment"]) == ("stage-1", "amend-1")
         assert "bob" in found["agreed"]["by"]
+
+
+def test_the_output_of_a_job_of_an_earlier_round_is_found(tmp_path: Path) -> None:
+    """The stage's files of that round were moved to the folder of the round."""
+    given = plan(tmp_path, at_most=2)
+    given["stages"][1]["parameters"]["command"] += "; echo says $WFCTL_ROUND"
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    give(tmp_path, 1, "x\n5\n")
+    give(tmp_path, 2, "x\n6\n")
+    place.done("run")
+    for attempt, text in (("att-0001", "says 1\n"), ("att-0002", "says 2\n")):
+        found = place.done("logs", "next", "--attempt", attempt)["files"]
+        assert [one["text"] for one in found] == [text]
