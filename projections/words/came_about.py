@@ -53,10 +53,17 @@ def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
         for late in (one.tasks or {}).get("late", []):
             yield f"{late['path']} was written {late['seconds']} s after its task ended"
     own = table_of(stage.id) if is_sweep(stage.parameters) else ()  # written by wfctl, later
-    left = _left(attempt)
-    for result in attempt.results:
-        if result["path"] not in own:
-            yield from _of_result(attempt, result, left, times)
+    for one in _sources(stage, attempt):
+        left = _left(one)
+        for result in one.results:
+            if result["path"] not in own:
+                yield from _of_result(one, result, left, times if one is attempt else {})
+
+
+def _sources(stage: Stage, newest: Attempt) -> list[Attempt]:
+    """Return the attempt behind the results of each earlier round, and the newest one."""
+    last = {one.round: one for one in stage.attempts if one.results and one.round < newest.round}
+    return [*(one for number, one in last.items() if number), newest]
 
 
 def _of_result(

@@ -117,3 +117,23 @@ def test_the_output_of_a_job_of_an_earlier_round_is_found(tmp_path: Path) -> Non
     for attempt, text in (("att-0001", "says 1\n"), ("att-0002", "says 2\n")):
         found = place.done("logs", "next", "--attempt", attempt)["files"]
         assert [one["text"] for one in found] == [text]
+
+
+def test_points_that_were_edited_after_their_job_are_named_in_later_rounds(tmp_path: Path) -> None:
+    """The record of the round says that the stage wrote them."""
+    given = plan(tmp_path, at_most=2)
+    given["stages"][1]["parameters"].pop("verify")
+    given["stages"][1]["success_criteria"] = "Somebody read it."
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    give(tmp_path, 1, "x\n5\n")
+    give(tmp_path, 2, "x\n6\n")
+    place.call("run")
+    (place.path / "next/next.csv").write_text("x\n8\n")
+    for number in (1, 2):
+        place.done("stage", "complete", "next", "--evidence", f"Read {number}.")
+        place.call("run")
+    assert place.done("why", "run", "--task", "x=8")["proposed"]["by"] == "stage:next"
+    text = "next/next.csv is not what att-0001 left: it was rewritten after its job ended"
+    assert text in place.call("report").out
