@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.support import Place, agree, write_plan
 from tests.cli.terminal import agreed_to
+from tests.sweeps.looped import amended, give, plan
 from tests.sweeps.support import begun, lines, sweep
 
 FIXED = "import os\nopen('ok', 'w').write(os.environ['WFCTL_PARAM_T'])\n"
@@ -129,3 +130,26 @@ def test_a_stage_without_a_map_refuses_to_keep_tasks(tmp_path: Path) -> None:
     refused = place.call(*FIX, "--failed-only")
     assert refused.code == 2
     assert "stage-1 has no parameters.map" in refused.err
+
+
+@pytest.mark.slow
+def test_a_later_round_goes_by_the_decision_to_keep_tasks(tmp_path: Path) -> None:
+    """Points that the fixed script did not compute are not computed again."""
+    given = plan(tmp_path, is_last=True, at_most=2)
+    command = given["stages"][0]["parameters"]["command"]
+    given["stages"][0]["inputs"] = ["run.sh"]
+    given["stages"][0]["parameters"] |= {"command": "bash ../../../run.sh", "task_retries": 0}
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    (place.path / "run.sh").write_text(f"[ $WFCTL_PARAM_x != 1 ] || exit 3\n{command}\n")
+    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
+    for number, text in enumerate(("x\n1\n2\n", "x\n3\n", "x\n4\n"), 1):
+        give(tmp_path, number, text)
+    assert place.call("run").code == 6
+    (place.path / "run.sh").write_text(f"{command}\n")
+    amended(place, "--set", "rounds.walk.at_most=3")  # a person agrees to the script too
+    place.done("stage", "retry", "run", "--fix", "The script.", "--failed-only")
+    place.done("run")
+    assert lines(tmp_path / "trace") == ["x=0", "x=1", "x=2", "x=3", "x=50"]
+    kept = "tasks finished by att-0002 were kept although their inputs changed"
+    assert kept in place.call("report").out
