@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ import typer
 
 from cli.frame.beginning import agreed
 from cli.frame.impact import begun_with, with_pins
-from cli.frame.options import AgreeingKey, File, Text, Why, Writes, argument, option
+from cli.frame.options import FINDINGS, AgreeingKey, File, Text, Why, Writes, argument, option
 from cli.frame.workspace import (
     create,
     engine,
@@ -38,6 +38,8 @@ from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
+    from reconciler.control.trial import Trial
     from service.adoption.adopt import ImportResult
     from service.adoption.versions import ImportFinding
 
@@ -317,8 +319,13 @@ _NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "
 def check(
     context: typer.Context,
     plan: Annotated[str, argument("FILE", "Plan file in JSON, YAML or TOML; - reads stdin.")],
+    try_: bool = option("--try", "Contact the machines of the plan and print what would fail."),
 ) -> None:
-    """Check a plan: print every problem and advice, and write nothing."""
+    """Check a plan: print every problem and advice, and write nothing.
+
+    With --try: connect to the machine of each profile that stages use, write and remove a file in
+    its `remote_root`, ask `sbatch --test-only`, and check modules, environments and programs.
+    """
     from service.documents.plan_file import read_plan
 
     settings = settings_of(context)
@@ -327,7 +334,7 @@ def check(
     used = {name for of in parameters.values() for name in of["wfctl"]}
     words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
     found = advice_of(settings.start, state)
-    data = {
+    data: dict[str, Any] = {
         "workflow": state.id,
         "stages": [*state.stages],
         "problems": [],
@@ -335,11 +342,30 @@ def check(
         "parameters": parameters,
         "words": words,
     }
+    trials = _trials(settings, state) if try_ else []
+    data |= {"tried": [asdict(one) for one in trials]} if try_ else {}
     head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
     told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
     told += [f"  {name}: {text}" for name, text in words.items()]
     told += ["advice, which nothing enforces:", *(f"  {line}" for line in found)] if found else []
+    told += [line for one in trials for line in _shown_of(one)]
     Output(settings).result(data, lambda: "\n".join([head, *told]))
+    if any(one.problems for one in trials):
+        raise typer.Exit(FINDINGS)
+
+
+def _trials(settings: Settings, state: Workflow) -> list[Trial]:
+    from reconciler.control.trial import try_machines
+
+    return try_machines(settings.start.absolute(), state)
+
+
+def _shown_of(trial: Trial) -> Iterator[str]:
+    head = f"{trial.profile} ({', '.join(trial.stages)})"
+    if not trial.problems:
+        yield f"{head}: nothing that was tried would fail"
+    for problem in trial.problems:
+        yield f"{head}: would fail: {problem}"
 
 
 def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:

@@ -61,12 +61,12 @@ class DPDispatcherRunner:
 
     def check(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
-        return genuine.digest_of(self._checked(attempt, given)[2])
+        return genuine.digest_of(self.checked(attempt, given)[2])
 
     def prepare(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
         # What is refused leaves nothing behind, so nothing is written before all is checked.
-        own, where, text = self._checked(attempt, given)
+        own, where, text = self.checked(attempt, given)
         _make_private(attempt)
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
@@ -104,10 +104,13 @@ class DPDispatcherRunner:
         """See JobRunner."""
         return traces.facts(attempt)
 
-    def _checked(
+    def checked(
         self, attempt: AttemptPaths, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], machine.ExecutionHost, str]:
-        """Return the attempt's own submission, the machine it goes to, and the text of its file."""
+        """Return the attempt's own submission, the machine it goes to, and the text of its file.
+
+        Writes nothing; raises as ``prepare``.
+        """
         named, described = given.get("machine"), None
         source = machine.reference(named, attempt.stage_folder) if isinstance(named, dict) else None
         if source is not None and not source.exists():

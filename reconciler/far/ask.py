@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
+from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.markers import digest_of, is_as
 from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
@@ -57,6 +58,46 @@ def describe_submission(path: Path, given: Mapping[str, Any], root: Path) -> dic
     source = machine.reference(given, path.parent)
     named = {**given, "$ref": str(source)} if source is not None else dict(given)
     return _helper({"machine": named, "submission": str(path)}, root)
+
+
+def rendered(
+    own: Mapping[str, Any],
+    submitted: Mapping[str, Any],
+    described: Mapping[str, Any],
+    attempt: AttemptPaths,
+) -> tuple[str, str]:
+    """Return the header of a job as DPDispatcher writes it, and the lines of its environment.
+
+    The header comes from the resources as ``submitted``, the environment from those that a stage
+    ``described``. Raises MachineUnreachable.
+    """
+    request = {"machine": dict(own), "header": submitted, "environment": described}
+    answer = _helper(request, attempt.root)
+    return str(answer["header"]), str(answer["environment"])
+
+
+#: Seconds for a trial, in addition to those of an answer.
+_TRIAL_WITHIN = 100
+
+
+def tried(
+    own: Mapping[str, Any], where: ExecutionHost, attempt: AttemptPaths, words: Sequence[str]
+) -> list[str]:
+    """Try a folder, a scheduler and an environment where jobs run; return the problems.
+
+    ``words``: the program that submits (or nothing), the header, the lines of the environment, and
+    the words of the shell. Raises MachineUnreachable.
+    """
+    program_, header, lines, *shell = words
+    is_own = where.scratch == str(attempt.work)
+    place = str(attempt.root if is_own else _base(PurePosixPath(where.scratch), attempt))
+    coded = [b64encode(text.encode()).decode() for text in (header, lines)]
+    call = _scripted("try.sh", "wfctl_try", [place, program_, *coded, *shell])
+    script = f"{_script('probe.sh')}\n{call}"
+    far = where.is_far
+    printed = _run_far(own, attempt.root, script, _TRIAL_WITHIN) if far else _bash(script)
+    said = _by_kind(line.split("\t") for line in printed.splitlines() if line)
+    return [_text(one) for (one,) in said["problem"]]
 
 
 def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
@@ -110,13 +151,18 @@ def queue_here(places: Sequence[str]) -> Queue:
     return _queue(said) or Queue(0, None, "squeue was not asked")
 
 
+def _base(place: PurePosixPath, attempt: AttemptPaths) -> PurePosixPath:
+    """Return the ``remote_root`` in which an attempt has a folder of its own."""
+    return place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
+
+
 def make_place(attempt: AttemptPaths) -> dict[str, str]:
     """Make the attempt's folder on the machine of its jobs; return that one's host and boot_id.
 
     Raises MachineUnreachable.
     """
     place = PurePosixPath(machine.of(attempt).scratch)
-    base = place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
+    base = _base(place, attempt)
     # The folder that the machine's file names may be new, but not the one above it: that would
     # hide a mistyped path.
     above, own = shlex.quote(str(base)), shlex.quote(str(place))
@@ -191,11 +237,16 @@ def _run(attempt: AttemptPaths, script: str, longer: int = 0) -> str:
     """
     if not machine.of(attempt).is_far:
         return _bash(script)
+    return _run_far(_machine(attempt), attempt.root, script, longer)
+
+
+def _run_far(given: Mapping[str, Any], root: Path, script: str, longer: int = 0) -> str:
+    """Run a script on another machine; return what it printed."""
     # The shell of the user's account may print lines of its own before and after.
     mark, within = secrets.token_hex(16), _ANSWER_WITHIN + longer
     framed = f"echo {mark}\n{UNFILTERED}\n{script}\ncode=$?; echo {mark}; exit $code"
-    request = {"machine": _machine(attempt), "script": framed, "timeout": within}
-    answer = _helper(request, attempt.root, longer)
+    request = {"machine": dict(given), "script": framed, "timeout": within}
+    answer = _helper(request, root, longer)
     if answer["code"] != 0:
         raise MachineUnreachable(f"bash exited {answer['code']}: {answer['err'].strip()[-500:]}")
     parts = str(answer["out"]).split(f"{mark}\n")

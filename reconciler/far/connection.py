@@ -51,6 +51,8 @@ def main() -> int:
         machine = resolved(request["machine"])
         if "script" in request:
             answer = _run(machine, request)
+        elif "header" in request:
+            answer = _render(machine, request)
         else:
             answer = {name: machine.get(name) for name in _TOLD}
             if str(machine.get("context_type")).lower() in _LOCAL and "submission" in request:
@@ -139,6 +141,23 @@ def _run(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     finally:
         session.close()
     return {"code": code, "out": out, "err": redacted(err, machine)}
+
+
+def _render(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Return the header and the environment of a job script; no machine is contacted."""
+    with _without_log():
+        from dpdispatcher.machine import Machine
+        from dpdispatcher.submission import Job, Resources, Task
+    with TemporaryDirectory() as place:
+        here = {"context_type": "LocalContext", "local_root": place, "remote_root": place}
+        made = Machine.load_from_dict({**machine, **here, "remote_profile": {}})
+        made.context.remote_root = "."
+        header, environment = (
+            Job([Task("true", ".")], resources=Resources.load_from_dict(request[of]), machine=made)
+            for of in ("header", "environment")
+        )
+        head = f"{made.gen_script_header(header)}\n{made.gen_script_custom_flags_lines(header)}"
+        return {"header": head, "environment": made.gen_script_env(environment)}
 
 
 @contextmanager

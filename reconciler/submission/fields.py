@@ -52,6 +52,19 @@ def command_in(given: Mapping[str, Any], command: str) -> str:
     return "\n".join([lacks, *_checks(given), *_versions(given), run])
 
 
+def lacking(given: Mapping[str, Any], programs: Iterable[str]) -> Iterator[str]:
+    """Yield lines of a shell that print whatever is missing of an environment and of programs."""
+    yield f'wfctl_lacks() {{ echo "{LACKS}$1" >&2; }}'
+    yield from _checks(given)
+    image = given.get("container", "://")
+    if "://" not in image:
+        missing = shlex.quote(f"there is no image {image}")
+        yield f"[ -e {_place(image)} ] || wfctl_lacks {missing}"
+    for name in programs:
+        missing = shlex.quote(f"the program {name} was not found")
+        yield f"type -t {shlex.quote(name)} > /dev/null || wfctl_lacks {missing}"
+
+
 def _checks(given: Mapping[str, Any]) -> Iterator[str]:
     for name in given.get("modules", []):
         there = f'case ":$LOADEDMODULES:" in *:{name}:*|*:{name}/*) ;; *)'
