@@ -43,12 +43,16 @@ def left_open(place: Place) -> list[str]:
 def check(found: Wild, why: str) -> None:
     """Each stage is completed, waits for one that is not, or is named with what hinders it."""
     place = found.place
-    if "environment" in why or "init.sh" in why:
+    if not why.startswith("blocked") and ("environment" in why or "init.sh" in why):
         assert found.unready, why
         assert found.helper != "able", why
         return
     hindered = left_open(place)
-    assert why == ("blocked" if hindered else "completed"), (why, found.faults, found.helper)
+    assert why.partition(":")[0] == ("blocked" if hindered else "completed"), (
+        why,
+        found.faults,
+        found.helper,
+    )
     named = [text for text in place.notes() if text.startswith("Session ending: blocked. ")]
     for id_ in hindered:
         assert found.faults[id_] != "none", (id_, found.faults)
@@ -74,7 +78,7 @@ def test_a_silent_scheduler_keeps_nothing_else_from_being_done(tmp_path: Path) -
     place = workflow(tmp_path, *stages, profiles={"local": LOCAL, "hpc": SLURM})
     found = Wild(place, {"stage-1": "no scheduler"}, None, unready=False)
     ended = night(found, tmp_path, "--max-sessions=2", "--session-seconds=8")
-    assert ended in ("2 sessions, the most there may be", "blocked")
+    assert ended.partition(":")[0] in ("2 sessions, the most there may be", "blocked")
     assert [stage["status"] for stage in place.done("status")["stages"]][1] == "completed"
     assert "stage-1: att-0001 found UNKNOWN" in place.log() or "stage-1: " in place.notes()[-2]
 
