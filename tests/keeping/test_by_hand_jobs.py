@@ -37,8 +37,8 @@ COMMAND = (
 )
 
 
-def launch(place: Place) -> None:
-    """Launch the stage's job through DPDispatcher in a tmux session, as the protocol says."""
+def prepare(place: Place) -> None:
+    """Write submission and wrapper of the stage's job, as the protocol says."""
     root = place.path
     (root / "stage-1").mkdir(exist_ok=True)
     task = {
@@ -72,6 +72,12 @@ def launch(place: Place) -> None:
         f"#!/bin/bash\ncd {root}\n{DPDISP} submit stage-1/submission.json\n"
         "echo $? > stage-1/DPDISP_EXIT_CODE\ntouch stage-1/DPDISP_DONE\n"
     )
+
+
+def launch(place: Place) -> None:
+    """Launch the stage's job through DPDispatcher in a tmux session."""
+    prepare(place)
+    root = place.path
     command = ["tmux", "new-session", "-d", "-s", SESSION, "bash stage-1/dpdisp-run.sh"]
     subprocess.run(command, cwd=root, env=dict(os.environ), check=True)
     until(lambda: (root / "trace").exists() and any(root.glob("scratch/*/????*.json")))

@@ -1,0 +1,149 @@
+"""A job that somebody launched by hand, in each of its moments: it is computed once, or named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place
+from tests.keeping import test_by_hand_jobs as by_hand
+from tests.keeping.support import made, stage
+from tests.keeping.test_by_hand import OUT, SESSION
+from tests.keeping.test_by_hand import place as tmux_place
+from tests.keeping.test_claims import edit
+from tests.reconciler.support import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+tmux = tmux_place
+
+#: The job writes down its start and its end, in whichever folder it works.
+_JOB = (
+    "echo start >> {root}/trace; while [ ! -e {root}/go ]; do sleep 0.05; done; "
+    "echo by hand > a.txt; echo end >> {root}/trace; [ ! -e {root}/fail ] || exit 3"
+)
+
+
+@pytest.fixture
+def place(tmux: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Make a workflow of one stage whose command waits until it is let go."""
+    command = _JOB.format(root=tmp_path / "w/root")
+    monkeypatch.setattr(by_hand, "COMMAND", command)
+    found = made(tmp_path / "w", stage(1, command, outputs=OUT))
+    assert str(found.path) in command
+    return found
+
+
+def claim(place: Place, status: str) -> None:
+    """Edit the status in the state file, as the protocol says of a launch by hand."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["stages"][0]["status"] = status
+        if status == "running":
+            document["stages"][0]["running_process"] = {"tmux_session": SESSION}
+
+    edit(place, change)
+
+
+def end_session(place: Place) -> None:
+    """Launch a job and end its session; the job computes on."""
+    by_hand.launch(place)
+    by_hand.kill_session()
+
+
+def end_job(place: Place, *, failed: bool = False) -> None:
+    """Launch a job that ends in its session, well or not."""
+    by_hand.launch(place)
+    if failed:
+        (place.path / "fail").touch()
+    (place.path / "go").touch()
+    until((place.path / "stage-1/DPDISP_DONE").exists)
+
+
+def leave_marker(place: Place) -> None:
+    """Launch a job next to the marker of an earlier one, and end its session."""
+    end_session(place)
+    for name, text in (("DPDISP_EXIT_CODE", "3\n"), ("DPDISP_DONE", "")):
+        (place.path / "stage-1" / name).write_text(text)
+        os.utime(place.path / "stage-1" / name, (0, 0))
+
+
+#: Moment → what lies there, the status that the state file claims, and what becomes of the stage.
+#: A submission that nobody launched and that is not as defined is held for a person.
+MOMENTS = {
+    "planned": (by_hand.prepare, "ready", "held"),
+    "preparing": (by_hand.prepare, "preparing", "held"),
+    "running": (by_hand.launch, "running", "completed"),
+    "session dead": (end_session, "running", "completed"),
+    "DONE 0": (end_job, "running", "completed"),
+    "DONE 1": (lambda place: end_job(place, failed=True), "running", "failed"),
+    "stale marker": (leave_marker, "running", "completed"),
+}
+
+
+def lives(place: Place) -> list[str]:
+    """Return the starts and ends of the job's command, in order."""
+    path = place.path / "trace"
+    return path.read_text().split() if path.exists() else []
+
+
+def check_never_doubled(place: Place, count: int) -> None:
+    """Check that the command ran so often, and never twice at once."""
+    assert lives(place) == ["start", "end"] * count
+
+
+def go_on(place: Place) -> None:
+    """Do what the answer of `run` names: take the submission away, or retry the stage."""
+    (place.path / "fail").unlink(missing_ok=True)
+    (place.path / "stage-1/submission.json").unlink()
+    if place.done("show", "stage-1")["status"] == "failed":
+        place.done("stage", "retry", "stage-1", "--fix", "It is warm now.")
+    place.done("run")
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["unsaid", "claimed"])
+@pytest.mark.parametrize("imported", [False, True], ids=["own", "imported"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_job_launched_by_hand_is_computed_once_in_each_of_its_moments(
+    place: Place, moment: str, imported: bool, claimed: bool
+) -> None:
+    """`reconcile` finds it while it computes, `run` ends it; a retry starts after its end."""
+    make, status, outcome = MOMENTS[moment]
+    make(place)
+    if claimed or imported:
+        claim(place, status)
+    if imported:
+        subprocess.run(["rm", "-r", place.path / ".wfctl"], check=True)
+        place.done("import", str(place.path), "--consent", "trust")
+    elif claimed:
+        place.json("drift", "adopt")
+    place.done("reconcile")
+    # DPDispatcher itself starts a failed job again, within its session.
+    starts = 0 if outcome == "held" else lives(place).count("start")
+    (place.path / "go").touch()
+    answer = place.json("run")
+    assert answer.code == (0 if outcome == "completed" else 6), answer
+    check_never_doubled(place, starts)
+    if outcome != "completed":
+        go_on(place)
+        check_never_doubled(place, starts + 1)
+    assert place.done("show", "stage-1")["status"] == "completed"
+
+
+@pytest.mark.parametrize("moment", ["running", "session dead", "stale marker"])
+def test_a_retry_never_starts_next_to_a_job_launched_by_hand(place: Place, moment: str) -> None:
+    """A person calls it failed while it computes; the retry waits for its end."""
+    MOMENTS[moment][0](place)
+    place.done("reconcile")
+    place.done("stage", "fail", "stage-1", "--error", "I gave it up")
+    place.done("stage", "retry", "stage-1", "--fix", "again")
+    place.json("run", "--time-limit", "5")
+    assert lives(place) == ["start"]
+    (place.path / "go").touch()
+    until(lambda: lives(place) == ["start", "end"])
+    subprocess.run(["tmux", "kill-server"], capture_output=True, check=False)
+    place.json("run")
+    assert lives(place) in (["start", "end"], ["start", "end"] * 2)
