@@ -131,8 +131,10 @@ def test_a_shell_that_prints_a_banner_changes_no_answer(
 def test_a_launch_that_fails_again_and_again_is_a_failure_with_its_reason(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The other machine answers, and has no place for the job."""
-    path = write_machine(workflow, machine(sshd, tmp_path / "mistyped/far"))
+    """The other machine answers, and its shell makes no folder for the job."""
+    broken = "mkdir() { echo 'mkdir: cannot create directory: no inode' >&2; return 1; }"
+    (sshd.folder / "home/.bashrc").write_text(f"{broken}\nexport -f mkdir\n")
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, "echo 1 > out.txt"))
     assert workflow.call("run").returncode == 6
     found = workflow.stage("stage-1")
