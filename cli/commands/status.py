@@ -30,7 +30,7 @@ from projections.words.amendments import held
 from projections.words.answers import answers
 from projections.words.came_about import decisions, line_of, missing
 from projections.words.mandates import standings
-from projections.words.text import clipped, utc_seconds
+from projections.words.text import clipped, utc_seconds, waiting_told
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
 from service.files.inspection import kept
@@ -292,7 +292,8 @@ def _note(
         return f"not yet: {named} is to be completed again"
     if stage.status is Status.READY and stage.id in acting:
         return held(acting[stage.id])
-    return f"{stage.attempt.id}" if stage.open_attempt and stage.attempt else ""
+    attempt = stage.open_attempt
+    return ": ".join(filter(None, [attempt.id, waiting_told(attempt)])) if attempt else ""
 
 
 #: Seconds between two looks at the log's head, which cost less than a millisecond each.

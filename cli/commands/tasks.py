@@ -24,7 +24,7 @@ from lifecycle.state.workflow import Stage as StageState
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.words.metrics import metrics_of
 from projections.words.answers import told_all
-from projections.words.text import age, clipped, told_used, utc_seconds
+from projections.words.text import age, clipped, told_used, utc_seconds, waiting_told
 from service.errors import InvalidOption, NotFound
 from service.reading.moment import Moment
 
@@ -453,4 +453,6 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
         if one.verdict:
             yield f"    {one.verdict}: {clipped(one.reason or '', _WIDE)}"
+        if waits := waiting_told(one):
+            yield f"    waits: {waits}"
         yield from _given(one, stage.attempts[max(place - 1, 0)])

@@ -364,7 +364,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 30
+REDUCER = 31
 
 
 def evolve(

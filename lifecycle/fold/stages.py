@@ -332,6 +332,7 @@ def _of_attempt(draft: Workflow, stage: Stage, event: Event) -> None:
             case "attempt.observed":
                 for name in _SEEN:
                     setattr(attempt, name, data[name])
+                _wait(attempt, data.get("waiting"), event.occurred_at)
             case "attempt.stopped":
                 attempt.stopped_at = event.occurred_at
             case "attempt.left":
@@ -344,6 +345,14 @@ def _of_attempt(draft: Workflow, stage: Stage, event: Event) -> None:
                 known |= {"ended": data.get("ended", 0), "failures": data.get("failures", [])}
                 lists = {name: data.get(name, []) for name in ("journals", "edited", "late")}
                 attempt.tasks = {**known, "record": data.get("record"), **lists}
+
+
+def _wait(attempt: Attempt, reason: str | None, at: str) -> None:
+    """Keep why an attempt does not continue; the same reason counts from its first observation."""
+    if reason is None:
+        attempt.waiting = None
+    elif attempt.waiting is None or attempt.waiting["reason"] != reason:
+        attempt.waiting = {"reason": reason, "since": at}
 
 
 def _relaunched(draft: Workflow, stage: Stage, event: Event) -> None:

@@ -56,6 +56,7 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
     # Several stages are changed at once since the third.
     "amendment.proposed": (_with(also=[]), _with(), _with(from_round=None)),
     "amendment.rejected": (_with(),),
+    "attempt.observed": (_with(waiting=None),),
     "attempt.started": (
         _with(scripts={}),
         _with(taken_over=False, carried=[], carried_from=None),

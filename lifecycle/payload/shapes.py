@@ -26,7 +26,7 @@ amendment.rejected amendment:decision reason:text?=null
 attempt.left attempt:attempt files:[LeftFile] host:text?=null more:whole=0 record:FileDigest?=null
   stage:stage
 attempt.observed action:words attempt:attempt evidence:{any} reason:text row:whole stage:stage
-  verdict:words
+  verdict:words waiting:text?=null
 attempt.relaunched attempt:attempt mode:(sync,tmux,setsid) reason:text session:text?=null
   stage:stage
 attempt.started attempt:attempt?=null beside:{text}?=null boot_id:text?=null carried:[FileDigest]=[]

@@ -287,13 +287,17 @@ class StageBlocked(StagePayload):
 
 
 class AttemptObserved(AttemptPayload):
-    """What the reconciler saw of an attempt, and what it concluded."""
+    """What the reconciler saw of an attempt, and what it concluded.
+
+    ``waiting`` is why the attempt does not continue; None if it does, or if nothing tells.
+    """
 
     row: Whole
     verdict: Text
     action: Text
     reason: str
     evidence: Document
+    waiting: str | None = None
 
 
 class AttemptRelaunched(AttemptPayload):

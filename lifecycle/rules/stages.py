@@ -323,8 +323,9 @@ def _not_by_hand(state: Workflow, stage: Stage) -> None:
 def _observe(state: Workflow, stage: Stage, command: p.AttemptObserved) -> Decision:
     """Record a verdict, unless it says what the newest one said."""
     attempt = _under_way(stage, command.attempt)
-    same = (attempt.verdict, attempt.row, attempt.action, attempt.reason)
-    if same == (command.verdict, command.row, command.action, command.reason):
+    known = attempt.waiting["reason"] if attempt.waiting else None
+    same = (attempt.verdict, attempt.row, attempt.action, attempt.reason, known)
+    if same == (command.verdict, command.row, command.action, command.reason, command.waiting):
         return []
     return [command]
 

@@ -54,6 +54,8 @@ class Attempt:
     action: str | None = None
     reason: str | None = None
     evidence: dict[str, Any] | None = None
+    #: Why it does not continue and since when: ``reason`` and ``since``. None if it does.
+    waiting: dict[str, str] | None = None
     ended_at: str | None = None
     outcome: str | None = None
     exit_code: int | None = None

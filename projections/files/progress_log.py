@@ -134,6 +134,11 @@ def _listed(names: list[str], more: int = 0) -> str:
     return ", ".join(names[:_NAMES]) + (f" and {more} more" if more else "")
 
 
+def _observed(data: dict[str, Any], _: Workflow) -> str:
+    text = "{stage}: {attempt} found {verdict}: {reason}".format_map(data)
+    return f"{text}; it waits: {data['waiting']}" if data.get("waiting") else text
+
+
 def _created(data: dict[str, Any], state: Workflow) -> str:
     purpose = f" Purpose: {state.purpose.rstrip('.')}." if state.purpose else ""
     return f"Workflow created: {state.id}. {len(state.stages)} stages.{purpose}"
@@ -339,7 +344,7 @@ _MESSAGES: dict[str, str | Message] = {
     "stage.invalidated": _status("invalidated", "reason", "amendment"),
     "stage.skipped": _status("skipped", "reason", "amendment"),
     "stage.blocked": "WARNING: {stage} blocked: dependency {dependency} is {dependency_status}",
-    "attempt.observed": "{stage}: {attempt} found {verdict}: {reason}",
+    "attempt.observed": _observed,
     "attempt.relaunched": "Recovering {stage}: re-launching DPDispatcher",
     "attempt.stopped": _stopped,
     "attempt.left": _left,

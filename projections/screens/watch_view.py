@@ -15,7 +15,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing.terminal import SIGNS, drawn
 from projections.words.account import waits
 from projections.words.came_about import line_of
-from projections.words.text import marked, seconds, told_span
+from projections.words.text import marked, seconds, told_span, waiting_told
 
 STYLES = {
     Status.READY: "cyan",
@@ -154,6 +154,8 @@ def _attempt(stage: Stage, now: datetime, counts: Mapping[str, int] | None) -> I
     jobs = f", jobs {', '.join(attempt.job_ids)}" if attempt.job_ids else ""
     verdict = f", {attempt.verdict}" if attempt.verdict else ""
     yield line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
+    if waits := waiting_told(attempt):
+        yield Text(f"  {waits}")
     if counts is not None:
         yield Text(f"  {line_of(counts)}")
 

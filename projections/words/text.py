@@ -7,8 +7,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from lifecycle.state.workflow import Attempt
 
 #: Printable by its class in Unicode, and yet nothing to see: fillers, joiners, selectors, blanks.
 _UNSEEN = re.compile(
@@ -126,6 +129,13 @@ _UNITS = (
     ("minute", 60),
     ("second", 1),
 )
+
+
+def waiting_told(attempt: Attempt | None) -> str:
+    """Return why an attempt under way does not continue, and since when; nothing if it does."""
+    if attempt is None or attempt.waiting is None or attempt.ended_at is not None:
+        return ""
+    return f"{attempt.waiting['reason']} (since {utc_seconds(attempt.waiting['since'])})"
 
 
 def utc_seconds(moment: str | None) -> str | None:

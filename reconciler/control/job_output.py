@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import folder_of
+from projections.words.text import waiting_told
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths
@@ -242,7 +243,7 @@ class Progress:
         words = "" if place else last_words(self._jobs, state, stage)
         # One that is waited for in place is called preparing until it has ended.
         status = "running" if stage.attempts[-1].launched_at else stage.status.value
-        told = [f"{stage.id} {status}, {elapsed}", place, words]
+        told = [f"{stage.id} {status}, {elapsed}", waiting_told(stage.attempts[-1]), place, words]
         return ": ".join(filter(None, told))
 
     def _place(self, state: Workflow, stage: Stage) -> str:

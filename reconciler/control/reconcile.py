@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lifecycle.errors import LifecycleError, NeedsConsent, Refused
@@ -49,6 +49,7 @@ from reconciler.records.used import together
 from reconciler.submission.fields import versions
 from reconciler.verdict.diagnosis import Diagnosis, full_disk_of
 from reconciler.verdict.table import Action, hindered, is_hindered, lacked_room
+from reconciler.verdict.waiting import why_waiting
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -120,7 +121,9 @@ def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
     if is_sweep(stage.parameters) and finding.verdict.action is Action.WAIT:
         return True
     found, newest = finding.verdict, stage.attempts[-1]
-    known = (found.name, found.row, found.reason) == (newest.verdict, newest.row, newest.reason)
+    waits = newest.waiting["reason"] if newest.waiting else None
+    told = (newest.verdict, newest.row, newest.reason, waits)
+    known = (found.name, found.row, found.reason, why_waiting(finding.evidence)) == told
     idle = found.action in (Action.WAIT, Action.UNKNOWN)
     return not (known and idle) or lacks_launch(stage, finding.evidence, found)
 
@@ -283,6 +286,7 @@ def _asked(
 
 def _observed(finding: AttemptFinding) -> p.AttemptObserved:
     """Return the command that records a finding."""
+    is_open = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
     return p.AttemptObserved(
         stage=finding.stage,
         attempt=finding.attempt,
@@ -291,6 +295,7 @@ def _observed(finding: AttemptFinding) -> p.AttemptObserved:
         action=finding.verdict.action.value,
         reason=finding.verdict.reason,
         evidence=finding.evidence.to_dict(),
+        waiting=why_waiting(finding.evidence) if is_open else None,
     )
 
 
@@ -368,6 +373,9 @@ def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     launch(jobs, stage, replace(attempt, sha256=command.submission_sha256), mode)
 
 
+#: Seconds until it is checked why an attempt with a monitor does not continue, and between two such
+#: checks. A silent machine takes long to ask, so it is asked less often.
+_REASON_FIRST, _REASON_AGAIN, _REASON_OF_SILENT = 10.0, 60.0, 600.0
 #: Seconds between two monitors of an attempt whose monitors keep dying.
 _LONGEST_PAUSE = 60.0
 #: Seconds between two looks at the locks of the monitors.
@@ -380,6 +388,8 @@ class Turn:
 
     due: float = 0.0
     pause: float = 0.0
+    #: When it is checked next why an attempt with a monitor does not continue.
+    reason_due: float = field(default_factory=lambda: time.monotonic() + _REASON_FIRST)
 
 
 def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> None:
@@ -405,15 +415,29 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
 
 
 def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
-    """Whether a stage that nobody watches any more is to be settled now."""
+    """Whether a stage is to be settled now: nobody watches it, or it waits for another reason."""
     stage = state.stage(id_)
     if stage.attempt is not None:
         attempt = jobs.attempt(state, stage, stage.attempt.id)
-        if time.monotonic() < turn.due or not jobs.runner.wait(attempt, timeout=0):
+        if time.monotonic() < turn.due:
             return False
+        if not jobs.runner.wait(attempt, timeout=0):
+            return _has_other_reason(jobs, state, stage, turn)
     turn.due = time.monotonic() + turn.pause
     turn.pause = min(2 * turn.pause or 0.1, _LONGEST_PAUSE)
     return True
+
+
+def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: Turn) -> bool:
+    """Whether an attempt with a monitor waits for another reason than the recorded one."""
+    if time.monotonic() < turn.reason_due or not is_in_flight(stage):
+        return False
+    recorded, seen = stage.attempts[-1].waiting, None
+    with suppress(ReconcilerError, OSError):
+        seen = look(jobs, state, stage).evidence
+    is_silent = seen is None or seen.silence is not None
+    turn.reason_due = time.monotonic() + (_REASON_OF_SILENT if is_silent else _REASON_AGAIN)
+    return seen is not None and why_waiting(seen) != (recorded["reason"] if recorded else None)
 
 
 def is_beyond_help(jobs: Jobs, id_: str) -> bool:

@@ -110,7 +110,13 @@ def collect(
         queue=found.queue,
         far=found.far,
         awaited=found.awaited,
+        stopped=() if where.is_far else _stopped(found.tenants),
     )
+
+
+def _stopped(tenants: Sequence[Tenant] | None) -> tuple[int, ...]:
+    """Return the processes of the jobs that were told to stop where they are."""
+    return tuple(one.pid for one in tenants or () if processes.is_stopped(one.pid))
 
 
 #: DPDispatcher's word for a job that it has not come to submit.

@@ -70,6 +70,7 @@ class Evidence:
     for the same reason, so that another one is of no use, ``monitor_stopped`` that the monitor was
     told to stop where it is, ``verifiable`` that a command of the stage tells whether its outputs
     are right. ``awaited`` names processes that a command which ended well has left at work.
+    ``stopped`` holds the processes of its jobs on this machine that were told to stop (SIGSTOP).
     ``foreign_launch`` is None if wfctl launched the attempt.
     """
 
@@ -103,6 +104,7 @@ class Evidence:
     monitor_stopped: bool = False
     verifiable: bool = False
     awaited: tuple[str, ...] = ()
+    stopped: tuple[int, ...] = ()
     foreign_launch: ForeignLaunch | None = None
 
     @property
@@ -133,6 +135,8 @@ class Evidence:
         if self.foreign_launch is None:
             # Nearly every attempt is wfctl's own, and every look at one is an event.
             del found["foreign_launch"]
+        if not self.stopped:
+            del found["stopped"]
         return found
 
     @staticmethod

@@ -365,9 +365,14 @@ def _queue(said: _ByKind) -> Queue | None:
     for asked_at, code, words in said["queue"]:
         if code != "0":
             return Queue(int(asked_at), None, _text(words).strip() or f"squeue exited {code}")
-        listed = (Listed(id_, state, "\t".join(at)) for id_, state, *at in said["listed"])
-        return Queue(int(asked_at), tuple(listed))
+        return Queue(int(asked_at), tuple(_entry(*line) for line in said["listed"]))
     return None
+
+
+def _entry(id_: str, state: str, *at: str) -> Listed:
+    state, _, reason = state.partition(" ")
+    known = reason if state == "PENDING" and reason not in ("", "None", "(null)") else None
+    return Listed(id_, state, "\t".join(at), known)
 
 
 def _tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, Tenant]]:

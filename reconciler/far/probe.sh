@@ -19,12 +19,12 @@ queue() { # scratch …
     asked=$(date +%s%N)
     # The last line of stderr follows the list, behind a mark that no job's line starts with.
     said=$({
-        timeout 25 squeue -h -t all -u "$(id -un)" -o '%i|%T|%Z' 2>&1 >&3 |
+        timeout 25 squeue -h -t all -u "$(id -un)" -o '%i|%T %r|%Z' 2>&1 >&3 |
             { note=$(tail -n 1); printf '\n!%s' "$note"; }
         exit "${PIPESTATUS[0]}"
     } 3>&1)
     code=$? note=${said##*$'\n!'} said=${said%$'\n!'*}
-    if [ "$code" = 0 ] && grep -qavE '^[^|]+\|[A-Z_]+\|/|^$' <<<"$said"; then
+    if [ "$code" = 0 ] && grep -qavE '^[^|]+\|[A-Z_]+( [^|]*)?\|/|^$' <<<"$said"; then
         code=1 note='squeue exited 0 with what is no list of jobs'
     fi
     printf 'queue\t%s\t%s\t%s\n' "$asked" "$code" "$([ "$code" = 0 ] || printf %s "$note" | text)"

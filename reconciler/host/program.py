@@ -206,11 +206,15 @@ UNHEARD = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job as the scheduler lists it; ``folder`` is the one it was submitted from."""
+    """A job as the scheduler lists it; ``folder`` is the one it was submitted from.
+
+    ``reason`` is why it is pending; None if it is not, or if the scheduler does not say.
+    """
 
     id: str
     state: str
     folder: str
+    reason: str | None = None
 
     @property
     def is_alive(self) -> bool:

@@ -18,6 +18,7 @@ import orjson
 from eventstore.event import RecordedEvent
 from eventstore.private import read_regular
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.waiting import waits_for_person
 from projections.files.progress_log import message
 from projections.words.account import waits
 from reconciler.loop.receiver import hand_over
@@ -38,6 +39,7 @@ _KINDS = {
     ),
     "stage.computed": ("decision", ["wfctl stage complete {stage} --evidence TEXT"]),
     "drift.detected": ("decision", ["wfctl drift show"]),
+    "attempt.observed": ("decision", ["wfctl show {stage}"]),
     "stage.failed": ("failure", ["wfctl show {stage}", "wfctl why {stage}"]),
     "session.ended": ("end", ["wfctl status"]),
 }
@@ -50,6 +52,7 @@ def _notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | No
     stage, waiting = event.data.get("stage"), waits(state)
     unwanted = {
         "stage.computed": all(one.subject != str(stage) for one in waiting),
+        "attempt.observed": not waits_for_person(event.data.get("waiting")),
         "drift.detected": not any(drift.touches for drift in state.drifts),
     }
     if unwanted.get(event.type, False):
