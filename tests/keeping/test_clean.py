@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Place, tree
 from tests.keeping.support import made, recorded, stage
 
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.slow
 OUT = ["stage-1/a.txt"]
 
 
+@built_once
 def retried(folder: Path) -> Place:
     """Return a workflow whose stage failed once, left much, and is completed since."""
     command = "echo so; head -c 100000 /dev/urandom > big; echo 1 > a.txt; ln -s big link"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Place, tree
 from tests.cli.terminal import agreed_to
 from tests.keeping.support import made, stage
@@ -17,7 +18,7 @@ from tests.keeping.support import made, stage
 pytestmark = pytest.mark.slow
 
 
-def chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
+def _new_chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
     """Return a workflow of two completed stages, the first of which read an input."""
     first = stage(1, "cat ../in.txt > a.txt", inputs=["in.txt"], outputs=["stage-1/a.txt"])
     second = stage(
@@ -31,6 +32,10 @@ def chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
     (place.path / "in.txt").write_text("1\n")
     assert place.call("run").code == 0
     return place
+
+
+#: For tests that do not care when the workflow ran.
+chain = built_once(_new_chain)
 
 
 def test_what_nobody_touched_is_as_recorded(tmp_path: Path) -> None:
@@ -238,7 +243,7 @@ def test_what_looks_at_the_log_alone_says_so(tmp_path: Path, command: tuple[str,
 
 def test_why_explains_what_is_stale(tmp_path: Path) -> None:
     """By the name of the file, what read it, and when it changed."""
-    place = chain(tmp_path)
+    place = _new_chain(tmp_path)
     assert place.done("why", "stage-1")["stale"] == []
     (place.path / "in.txt").write_text("2\n")
     (reason,) = place.done("why", "stage-1")["stale"]

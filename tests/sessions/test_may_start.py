@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Answer, Place
 from tests.crash.support import until
 from tests.sessions.followed import WORDS
@@ -17,6 +18,7 @@ from tests.sessions.support import events, stage, started, workflow
 from tests.sessions.wild import MAP
 
 
+@built_once
 def built(folder: Path) -> Place:
     """Make a workflow of a stage that is done, one that builds on it, and one by itself."""
     made = workflow(folder, stage(1), stage(2, after=[1]), stage(3), consent="trust")

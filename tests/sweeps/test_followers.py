@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, plan
 from tests.sweeps.support import lines
@@ -50,6 +51,14 @@ def followed(folder: Path, *rounds: str, **loop: Any) -> Place:
     return place
 
 
+@built_once
+def _computed_once(folder: Path) -> Place:
+    """Return a loop without further rounds whose tasks are computed."""
+    place = followed(folder)
+    place.done("run")
+    return place
+
+
 def numbers(place: Place, stage: str) -> dict[str, float]:
     """Return the random number of each task of a follower, by key."""
     tasks = place.done("tasks", stage)["tasks"]
@@ -83,12 +92,12 @@ def test_a_loop_computes_each_task_of_a_follower_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_one_more_point_of_the_sweep_computes_one_task_of_each_follower(tmp_path: Path) -> None:
     """The impact that is shown before says so; a point with another value is one more point."""
-    place = followed(tmp_path)
-    place.done("run")
-    assert computed(tmp_path) == [FIRST] * 3
+    place = _computed_once(tmp_path)
+    folder = place.path.parent
+    assert computed(folder) == [FIRST] * 3
     before = {stage: numbers(place, stage) for stage in ("go", "more")}
     for points, new in (([0, 50, 1], "x=1"), ([0, 50, 2], "x=2")):
-        cleared(tmp_path)
+        cleared(folder)
         text = ", ".join(f'{{"x": {n}}}' for n in points)
         change = f'parameters.map={{"points": [{text}]}}'
         shown = amended(place, "--stage", "run", "--set", change)["impact"]["tasks"]
@@ -98,7 +107,7 @@ def test_one_more_point_of_the_sweep_computes_one_task_of_each_follower(tmp_path
             "more": (2, 1),
         }
         place.done("run")
-        assert computed(tmp_path) == [[new]] * 3
+        assert computed(folder) == [[new]] * 3
         for stage, known in before.items():
             found = numbers(place, stage)
             assert {*found} == {"x=0", "x=50", new}
@@ -132,29 +141,29 @@ def test_points_that_are_computed_again_compute_their_followers_again(tmp_path: 
 @pytest.mark.slow
 def test_another_command_of_the_sweep_computes_all_of_its_followers(tmp_path: Path) -> None:
     """A follower with another command computes its own tasks and its follower's alone."""
-    place = followed(tmp_path)
-    place.done("run")
-    cleared(tmp_path)
+    place = _computed_once(tmp_path)
+    folder = place.path.parent
+    cleared(folder)
     amended(place, "--stage", "run", "--set", "parameters.n=2")
     place.done("run")
-    assert computed(tmp_path) == [FIRST] * 3
-    cleared(tmp_path)
+    assert computed(folder) == [FIRST] * 3
+    cleared(folder)
     amended(place, "--stage", "go", "--set", "parameters.n=2")
     place.done("run")
-    assert computed(tmp_path) == [[], FIRST, FIRST]
+    assert computed(folder) == [[], FIRST, FIRST]
 
 
 @pytest.mark.slow
 def test_a_follower_keeps_its_results_when_the_attempts_are_lost(tmp_path: Path) -> None:
     """The mark in the folder of its task names the partner's result too."""
-    place = followed(tmp_path)
-    place.done("run")
+    place = _computed_once(tmp_path)
+    folder = place.path.parent
     before = numbers(place, "go")
     for stage in ("go", "more"):
-        (place.path / stage / ".attempts").rename(tmp_path / f"{stage}.attempts")
-    cleared(tmp_path)
+        (place.path / stage / ".attempts").rename(folder / f"{stage}.attempts")
+    cleared(folder)
     change = 'parameters.map={"points": [{"x": 0}, {"x": 50}, {"x": 1}]}'
     amended(place, "--stage", "run", "--set", change)
     place.done("run")
-    assert computed(tmp_path) == [["x=1"]] * 3
+    assert computed(folder) == [["x=1"]] * 3
     assert before.items() <= numbers(place, "go").items()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, looped, plan, points_of_rounds
 from tests.sweeps.support import lines
@@ -14,13 +15,19 @@ from tests.sweeps.support import lines
 UNTIL = {"metric": "next.best", "below": 0}
 
 
-def _walked(tmp_path: Path, at_most: int = 3) -> Place:
+@built_once
+def _walked(folder: Path, at_most: int = 3) -> Place:
     """Return a loop that is over after three rounds: its points are 0 and 50, 1, 2 and 3."""
-    place = looped(tmp_path, "x\n1\n", "x\n2\n3\n", "x\n4\n", at_most=at_most, until=UNTIL)
+    place = looped(folder, "x\n1\n", "x\n2\n3\n", "x\n4\n", at_most=at_most, until=UNTIL)
     place.done("run")
     assert points_of_rounds(place) == [[1], [2, 3]][: at_most - 1]
-    (tmp_path / "trace").unlink()
+    _trace(place).unlink()
     return place
+
+
+def _trace(place: Place) -> Path:
+    """Return the file that gets a line from each computed task."""
+    return place.path.parent / "trace"
 
 
 @pytest.mark.slow
@@ -34,7 +41,7 @@ def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) ->
     tasks = place.done("status")["stages"][0]["tasks"]
     assert (tasks["done"], tasks["waiting"]) == (3, 2)
     place.done("run")
-    assert sorted(lines(tmp_path / "trace")) == ["x=2", "x=3"]
+    assert sorted(lines(_trace(place))) == ["x=2", "x=3"]
     assert (place.path / "run/tasks/x=1/f.json").stat().st_ino == before
     assert sorted(one.name for one in (place.path / "run.v1/tasks").iterdir()) == ["x=2", "x=3"]
     rounds = place.done("round", "show", "walk")["rounds"]
@@ -75,7 +82,7 @@ def test_without_a_round_all_is_computed_anew_and_older_numbers_judge_nothing(
     place = _walked(tmp_path)
     amended(place, "--stage", "run", "--set", "parameters.n=2")
     place.done("run")
-    assert sorted(lines(tmp_path / "trace")) == ["x=0", "x=1", "x=2", "x=3", "x=50"]
+    assert sorted(lines(_trace(place))) == ["x=0", "x=1", "x=2", "x=3", "x=50"]
     rounds = place.done("round", "show", "walk")["rounds"]
     assert [one["counts"] for one in rounds] == [False, False, True]
     assert "by an earlier definition" in place.call("round", "show", "walk").out
@@ -89,16 +96,16 @@ def test_a_second_change_leaves_what_the_first_one_left(tmp_path: Path) -> None:
     place = _walked(tmp_path)
     amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "2")
     place.done("run")
-    assert sorted(lines(tmp_path / "trace")) == ["x=1", "x=2", "x=3"]
+    assert sorted(lines(_trace(place))) == ["x=1", "x=2", "x=3"]
     amended(place, "--stage", "run", "--set", "parameters.n=3", "--from-round", "3")
     place.done("run")
-    assert sorted(lines(tmp_path / "trace")) == ["x=1", "x=2", "x=2", "x=3", "x=3"]
+    assert sorted(lines(_trace(place))) == ["x=1", "x=2", "x=2", "x=3", "x=3"]
     amended(place, "--stage", "run", "--type", "stage_rerun", "--from-round", "3")
     place.done("run")
-    assert sorted(lines(tmp_path / "trace")) == ["x=1", *["x=2"] * 3, *["x=3"] * 3]
+    assert sorted(lines(_trace(place))) == ["x=1", *["x=2"] * 3, *["x=3"] * 3]
     amended(place, "--stage", "run", "--set", "parameters.n=1")
     place.done("run")
-    assert len(lines(tmp_path / "trace")) == 7 + 5
+    assert len(lines(_trace(place))) == 7 + 5
     assert place.call("fsck", "--protocol").code == 0
     assert place.call("replay", "--check").code == 0
 
@@ -128,10 +135,10 @@ def test_a_round_that_cannot_be_named_is_refused(
 def test_another_command_computes_no_task_of_an_earlier_round(tmp_path: Path) -> None:
     """Beside the parameters, what each task runs may change from a round on."""
     place = _walked(tmp_path)
-    command = f'echo "{{\\"f\\": 9}}" > f.json; echo "$WFCTL_TASK anew" >> {tmp_path}/trace'
+    command = f'echo "{{\\"f\\": 9}}" > f.json; echo "$WFCTL_TASK anew" >> {_trace(place)}'
     amended(place, "--stage", "run", "--set", f"parameters.command={command}", "--from-round", "3")
     place.done("run")
-    assert sorted(lines(tmp_path / "trace")) == ["x=2 anew", "x=3 anew"]
+    assert sorted(lines(_trace(place))) == ["x=2 anew", "x=3 anew"]
 
 
 #: A change that earlier rounds could not be left by, and what is said of it.

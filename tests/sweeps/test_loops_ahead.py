@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, plan
 
@@ -14,17 +15,23 @@ from tests.sweeps.looped import amended, give, plan
 NEVER = {"metric": "next.best", "below": 0}
 
 
-@pytest.fixture
-def walked(tmp_path: Path) -> Place:
+@built_once
+def _walked(folder: Path) -> Place:
     """Return a loop that is over after two rounds with three points; a task takes 90 s at most."""
-    given = plan(tmp_path, at_most=2, until=NEVER, tasks=40, core_hours=2, time_limit=60)
-    place = Place(tmp_path / "root")
+    given = plan(folder, at_most=2, until=NEVER, tasks=40, core_hours=2, time_limit=60)
+    place = Place(folder / "root")
     place.path.mkdir()
-    place.done("init", str(write_plan(tmp_path, given)), "--consent", "trust")
-    give(tmp_path, 1, "x\n1\n")
-    give(tmp_path, 2, "x\n2\n")
+    place.done("init", str(write_plan(folder, given)), "--consent", "trust")
+    give(folder, 1, "x\n1\n")
+    give(folder, 2, "x\n2\n")
     place.done("run")
     return place
+
+
+@pytest.fixture
+def walked(tmp_path: Path) -> Place:
+    """Return the loop that is over."""
+    return _walked(tmp_path)
 
 
 def _brings(place: Place, *changes: str) -> tuple[dict[str, Any], str]:

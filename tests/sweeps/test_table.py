@@ -8,6 +8,8 @@ from shutil import copytree, rmtree
 
 import pytest
 
+from tests.built_once import built_once
+from tests.cli.support import Place
 from tests.sweeps.support import begun, lines, sweep
 
 
@@ -15,13 +17,10 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", [_cut, Path.unlink])
-def test_a_damaged_table_is_written_again_and_computes_nothing(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
-    """The advice names the command, and the damaged file is kept."""
-    made = sweep(tmp_path / "trace", {"points": [{"T": 1}, {"T": 2}]})
+@built_once
+def _two_stages(folder: Path) -> Place:
+    """Return a completed sweep and a stage that reads its table, which is to be tried again."""
+    made = sweep(folder / "trace", {"points": [{"T": 1}, {"T": 2}]})
     second = {
         "id": "stage-2",
         "name": "Two",
@@ -30,10 +29,20 @@ def test_a_damaged_table_is_written_again_and_computes_nothing(
         "outputs": ["stage-2/out.csv"],
         "parameters": {"command": "cp ../stage-1/tasks.csv out.csv", "verify": "true"},
     }
-    place = begun(tmp_path, made, second)
+    place = begun(folder, made, second)
     assert place.json("run").code != 0
     (place.path / "go.txt").write_text("go\n")
     place.done("stage", "retry", "stage-2", "--fix", "The file is there.")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [_cut, Path.unlink])
+def test_a_damaged_table_is_written_again_and_computes_nothing(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """The advice names the command, and the damaged file is kept."""
+    place = _two_stages(tmp_path)
     table = place.path / "stage-1/tasks.csv"
     before = table.read_bytes()
     damage(table)
@@ -48,7 +57,7 @@ def test_a_damaged_table_is_written_again_and_computes_nothing(
     kept = [*place.path.glob("stage-1/.attempts/*/kept/stage-1/tasks.csv")]
     assert len(kept) == (damage is _cut)
     place.done("run")
-    assert lines(tmp_path / "trace") == ["T=1", "T=2"]
+    assert lines(place.path.parent / "trace") == ["T=1", "T=2"]
 
 
 @pytest.mark.slow
@@ -83,15 +92,22 @@ def _remove(tasks: Path) -> None:
     rmtree(tasks / "T=2")
 
 
+@built_once
+def _computed(folder: Path) -> Place:
+    """Return a completed sweep of two tasks."""
+    place = begun(folder, sweep(folder / "trace", {"points": [{"T": 1}, {"T": 2}]}))
+    place.done("run")
+    assert place.json("verify", "--deep").code == 0
+    return place
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [_swap, _copy, _edit, _remove])
 def test_a_deep_check_names_the_task_whose_folder_holds_another_result(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     """Also after the sweep is completed, when its table is as recorded."""
-    place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}, {"T": 2}]}))
-    place.done("run")
-    assert place.json("verify", "--deep").code == 0
+    place = _computed(tmp_path)
     damage(place.path / "stage-1/tasks")
     answer = place.json("verify", "--deep")
     assert answer.code == 7
