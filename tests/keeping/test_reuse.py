@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
 from tests.cli.support import Place
 from tests.keeping.support import made, stage
 from tests.rounds import first
@@ -15,6 +16,7 @@ from tests.rounds import first
 pytestmark = pytest.mark.slow
 
 
+@built_once
 def counted(folder: Path, **plan: Any) -> Place:
     """Return a workflow whose first stage has run once; each computation leaves a line outside."""
     count = folder / "count"

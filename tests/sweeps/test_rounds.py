@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.adversary.raw import append
+from tests.built_once import built_once
+from tests.cli.support import Place
 from tests.exports.support import text_of
 from tests.pages.support import served
 from tests.sweeps.looped import amended, give, looped, points_of_rounds
@@ -66,6 +68,7 @@ WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", WAITS)
 def test_a_waiting_loop_without_a_stage_behind_it_ends_run_as_blocked_with_the_reason(
     tmp_path: Path, name: str
@@ -126,15 +129,22 @@ def _link(path: Path) -> None:
     path.symlink_to("/etc/hostname")
 
 
+@built_once
+def _refused(folder: Path) -> Place:
+    """Return a loop that refused a point which an amendment has since allowed."""
+    place = looped(folder, "x\n150\n", at_most=2)
+    assert place.json("run").code == 6
+    amended(place, "--set", "rounds.walk.within.x.to=200")
+    return place
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [_edited, _pipe, _link, Path.unlink])
 def test_points_that_were_not_verified_begin_nothing(
     tmp_path: Path, change: Callable[[Path], Any]
 ) -> None:
     """Whatever stands in place of the file that the stage left."""
-    place = looped(tmp_path, "x\n150\n", at_most=2)
-    assert place.json("run").code == 6
-    amended(place, "--set", "rounds.walk.within.x.to=200")
+    place = _refused(tmp_path)
     change(place.path / "next/next.csv")
     assert place.json("run").code == 6
     assert "unreadable_points" in place.json("round", "propose", "walk").out
