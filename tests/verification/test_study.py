@@ -217,7 +217,7 @@ def anew(folder: Path, _: pytest.MonkeyPatch) -> Place:
     for name in ("workflow-state.json", "progress.log"):
         (place.path / name).unlink()
     script(place).write_text(CONSTANT)
-    place.done("init", str(folder / "plan.json"), "--consent", "trust")
+    place.done("init", str(place.path.parent / "plan.json"), "--consent", "trust")
     place.done("run")
     return place
 
