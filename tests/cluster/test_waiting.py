@@ -45,6 +45,7 @@ def test_a_held_job_is_named_where_people_look_and_is_a_notice(
     assert "pending" not in workflow.call("status").stdout
 
 
+@pytest.mark.long
 def test_stopped_jobs_and_a_silent_scheduler_are_named(
     workflow: Workflow, slurm: Slurm, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.adoption.support import document, imported, stage, write_files
-from tests.built_once import built_once
 from tests.cli.support import Place
 from tests.exports.support import text_of
 from tests.pages.support import served
@@ -25,7 +24,6 @@ STAGE: dict[str, Any] = {
 FAILS, CONSTANT = "exit 3\n", "echo 0.97 > out.txt\n"
 
 
-@built_once
 def failed(folder: Path) -> Place:
     """Return a workflow whose only stage failed."""
     place = begun(folder, STAGE)
