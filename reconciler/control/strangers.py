@@ -40,6 +40,7 @@ from reconciler.verdict.table import (
     unreadable,
     verdict,
     verdict_after_move,
+    verdict_on_stranger,
 )
 from service.root.disk import utc_text
 from service.root.root import original_of, was_here
@@ -280,7 +281,7 @@ def _looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Eviden
             why = f"it cannot be read ({error})"
             raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
         # In a copy of its root nothing of it is at work, and after a move what is shows itself.
-        return verdict_after_move(evidence)
+        return verdict_on_stranger(evidence)
 
     return surely(look_once)
 

@@ -699,14 +699,7 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
     The evidence is that of an attempt of this place if this place can decide.
     """
-    seen = _shows_all(evidence)
-    here = replace(
-        evidence,
-        root_recorded=evidence.root_now,
-        host_recorded=evidence.host_now,
-        moved=seen,
-        foreign_launch=None,
-    )
+    seen, here = _shows_all(evidence), _as_of_this_place(evidence)
     found = verdict(here)
     if found.is_uncollected:
         # Its jobs wrote themselves that they are over.
@@ -717,6 +710,30 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
     if found.name in _DECIDED or (seen and to_be_done):
         return here, found
     return evidence, verdict(evidence)
+
+
+def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
+    """Return the evidence and the verdict on an attempt that the log does not know.
+
+    Nothing is recorded of such an attempt. So its end counts also where the files of a copied root
+    are too young to tell whether the outputs are those of the attempt.
+    """
+    found = verdict_after_move(evidence)
+    here = _as_of_this_place(evidence)
+    if found[1].is_elsewhere and _shows_all(evidence) and verdict(here).is_over:
+        return here, verdict(here)
+    return found
+
+
+def _as_of_this_place(evidence: Evidence) -> Evidence:
+    """Return the evidence as that of an attempt of this root and host."""
+    return replace(
+        evidence,
+        root_recorded=evidence.root_now,
+        host_recorded=evidence.host_now,
+        moved=_shows_all(evidence),
+        foreign_launch=None,
+    )
 
 
 def _shows_all(evidence: Evidence) -> bool:
