@@ -304,8 +304,9 @@ def _drift(log: Standing, event: Data) -> None:
 def _session(log: Standing, event: Data) -> None:
     if event["type"] == "session.ended":
         hold(log.in_session, "sessions", "no session is open")
-        told = event["data"]["reason"] == "completed"
-        hold(told != bool(log.unfinished), "sessions", "its reason is not how the stages stand")
+        is_completed = event["data"]["reason"] == "completed"
+        may_go_on = bool(log.unfinished) or (not is_completed and log.waits_for_points)
+        hold(is_completed != may_go_on, "sessions", "its reason is not how the stages stand")
         log.in_session = False
         return
     number, expected = event["data"]["number"], (log.sessions or 0) + 1

@@ -136,6 +136,18 @@ class Standing:
         return [k for k, one in self.stages.items() if one.status not in ("completed", "skipped")]
 
     @property
+    def waits_for_points(self) -> bool:
+        """Whether another round of a loop may follow; a limit may have ended the loop already."""
+        limits = {
+            name: loop.get("at_most") for name, loop in self.loops.items() if isinstance(loop, dict)
+        }
+        return any(
+            isinstance(limit, int) and self.rounds.get(name, 1) < limit
+            for name, limit in limits.items()
+            if name not in self.over
+        )
+
+    @property
     def waiting(self) -> str:
         """The amendments that wait for a decision."""
         return ", ".join(id_ for id_, one in self.amendments.items() if one.is_open)
