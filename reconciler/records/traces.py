@@ -194,7 +194,8 @@ def is_tagged(copy: Path, job: str) -> bool:
     tasks = set(_TASK.findall(plain.text(copy / f".{job}.sub.run")))
     if not tasks:
         return (copy / f"{job}_job_tag_finished").exists()
-    return all(any(copy.rglob(tag)) for tag in tasks)
+    # A worker moves the folders of its tasks meanwhile, which `os.walk` passes over.
+    return tasks.issubset(name for _, _, files in os.walk(copy) for name in files)
 
 
 def alone(attempt: AttemptPaths) -> tuple[str, ...]:
