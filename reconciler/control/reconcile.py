@@ -164,7 +164,9 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
             now = _hindered(jobs, now, words_of(error, jobs.root))
-            jobs.record(_observed(now))
+            # The step may have ended the attempt, or begun the next one, before it failed.
+            with suppress(LifecycleError):
+                jobs.record(_observed(now))
         return now
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.attempt.paths import KEPT
 from tests.crash.support import Workflow, stage, until
 from tests.crash.victims import Victim, strike
 
@@ -206,4 +207,22 @@ def test_a_night_waits_until_a_lost_attempt_may_be_replaced(workflow: Workflow) 
     until(lambda: workflow.committed("session.ended") > 1)
     (workflow.root / "in.txt").write_text("1\n")
     until(lambda: workflow.stage("stage-1")["status"] == "completed", 120)
+    assert workflow.committed("attempt.started") == 2
+
+
+def test_a_replacement_whose_launch_fails_hinders_its_stage_alone(workflow: Workflow) -> None:
+    """The new attempt is recorded before its launch fails; the next `run` launches it."""
+    workflow.init(stage("stage-1", f"{WAITS}echo 1 > out.txt"))
+    lost(workflow, "stage-1")
+    (workflow.root / "stage-1/out.txt").write_text("earlier\n")
+    [attempt] = (workflow.root / "stage-1/.attempts").glob("att-0001-*")
+    in_the_way = attempt / KEPT / "stage-1"
+    in_the_way.parent.mkdir(exist_ok=True)
+    in_the_way.touch()
+    ended = workflow.call("run", "-o", "json")
+    assert ended.returncode == 6, ended.stdout
+    [found] = json.loads(ended.stdout)["data"]["blocked"]
+    assert found["stage"] == "stage-1"
+    in_the_way.unlink()
+    workflow.succeed("run")
     assert workflow.committed("attempt.started") == 2
