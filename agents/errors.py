@@ -31,7 +31,7 @@ class UnfitArguments(ToolCallError):
 
 
 class NotOffered(ToolCallError):
-    """A call for what no tool does; ``next_actions`` has the command of a person."""
+    """A call that no tool offers; ``next_actions`` names the command of a person."""
 
     code = "not_offered"
 

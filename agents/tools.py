@@ -63,7 +63,7 @@ class Route(NamedTuple):
 
 
 def find_withheld_command(route: Route, given: Mapping[str, Any]) -> str | None:
-    """Return the command by which only a person does what a call requests; None if it is on offer.
+    """Return the command of a person for a call that no tool offers; None if a tool offers it.
 
     A transition to the phase `cancelled` is a cancellation by another name.
     """

@@ -1,4 +1,4 @@
-"""Workflows that are costly to build: one process builds each of them once per module."""
+"""Build costly workflows once per test module, and restore them for later tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rounds import tries_all
 
 
 def _copy(folders: list[Path], copies: Path) -> list[tuple[Path, Path]]:
-    """Copy folders, a missing one as an empty one; return each with its copy."""
+    """Copy folders, a missing folder as an empty one; return each folder with its copy."""
     saved = [(folder, copies / str(number)) for number, folder in enumerate(folders)]
     for folder, copy in saved:
         if folder.is_dir():

@@ -74,7 +74,7 @@ class MachineImported(Payload):
 
     @property
     def entered_at(self) -> str | None:
-        """When its phase was entered by the word of its files, None if they do not say."""
+        """When the phase was entered, as the files of the machine say; None if they do not."""
         times = [one["entered_at"] for one in self.visits if one["phase"] == self.phase]
         return str(times[-1]) if times else None
 

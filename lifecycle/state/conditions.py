@@ -311,7 +311,7 @@ _OWN_LIMIT = "ended by its time limit of"
 
 
 def lies_in_plan(state: Workflow, stage: Stage) -> bool:
-    """Return whether the last attempt failed by what the current plan or profile asks for."""
+    """Return whether the last attempt failed because of the current plan or profile."""
     if not stage.attempts or stage.because is None:
         return False  # the failure of no attempt
     last = stage.attempts[-1]

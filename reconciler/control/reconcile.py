@@ -48,7 +48,7 @@ from reconciler.files.leftovers import bring_back, left_by
 from reconciler.records.used import together
 from reconciler.submission.fields import versions
 from reconciler.verdict.diagnosis import Diagnosis, full_disk_of
-from reconciler.verdict.table import Action, hindered, is_hindered, lacked_room
+from reconciler.verdict.table import Action, hindered_verdict, is_hindered, lacked_room
 from reconciler.verdict.waiting import why_waiting
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -185,7 +185,7 @@ def _held_back(jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding) -
 
 
 def _is_known_hindrance(stage: Stage, now: AttemptFinding) -> bool:
-    """Return whether this end of the monitor was recorded as a hindrance before."""
+    """Return whether a hindrance was already recorded for this end of the monitor."""
     recorded = stage.attempts[-1]
     known = recorded.evidence if is_hindered(recorded.verdict) else None
     return known is not None and Evidence.from_dict(known).exit_marker == now.evidence.exit_marker
@@ -196,7 +196,7 @@ def _hindered(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFinding:
     said = said.removeprefix(f"{now.stage}: ")
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
-    return replace(now, verdict=hindered(said), steps=("change nothing, ask again later",))
+    return replace(now, verdict=hindered_verdict(said), steps=("change nothing, ask again later",))
 
 
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
@@ -243,10 +243,9 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
 def _launch_found(
     attempt: AttemptPaths, recorded: Attempt, evidence: Evidence, facts: SubmissionFacts
 ) -> Payload:
-    """Return the command that records a launch which the reconciler found.
+    """Return the command that records a launch that the reconciler found.
 
-    Where the monitor died before it wrote the ids of the jobs here, the machine of the jobs tells
-    them.
+    If the monitor died before it wrote the ids of the jobs, the evidence has them.
     """
     if recorded.taken_over:
         found = launched(attempt, Mode(recorded.mode), facts)
@@ -317,13 +316,12 @@ def _ends(
     elif found.action is Action.SUCCEEDED:
         ids: list[JsonValue] = [job.id for job in evidence.jobs if job.id]
         known: dict[str, JsonValue] = {"job_ids": ids, "environment": {**versions(attempt)}}
+        detail = f": {found.reason}" if found.is_of_tasks else ", exit 0"
         yield p.StageComputed(
             stage=stage.id,
             attempt=recorded.id,
             exit_code=0,
-            detail=f"{recorded.id}: {found.reason}"
-            if found.is_of_tasks
-            else f"{recorded.id}, exit 0",
+            detail=f"{recorded.id}{detail}",
             facts={name: value for name, value in known.items() if value},
             resources=used,
         )
@@ -417,7 +415,7 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
 
 
 def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
-    """Whether a stage is to be settled now: nobody watches it, or it waits for another reason."""
+    """Return whether to settle a stage now: it has no monitor, or waits for another reason."""
     stage = state.stage(id_)
     if stage.attempt is not None:
         attempt = jobs.attempt(state, stage, stage.attempt.id)
@@ -431,7 +429,7 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
 
 
 def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: Turn) -> bool:
-    """Whether an attempt with a monitor waits for another reason than the recorded one."""
+    """Return whether the reason of a monitored attempt's wait differs from the recorded one."""
     if time.monotonic() < turn.reason_due or not is_in_flight(stage):
         return False
     recorded, seen = stage.attempts[-1].waiting, None

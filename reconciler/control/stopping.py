@@ -96,7 +96,7 @@ def retry(
 
 
 def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
-    """Return what a person agrees to who keeps the finished tasks of a failed sweep.
+    """Return the question to a person who may keep the finished tasks of a failed sweep.
 
     Raises `InvalidOption` if the stage is no sweep.
     """

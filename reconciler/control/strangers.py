@@ -37,7 +37,7 @@ from reconciler.verdict.table import (
     Action,
     Verdict,
     is_purged,
-    unreadable,
+    unreadable_verdict,
     verdict,
     verdict_after_move,
     verdict_on_stranger,
@@ -146,7 +146,7 @@ def _unreadable(jobs: Jobs, attempt: AttemptPaths, error: Exception) -> tuple[Ev
     )
     if not isinstance(error, ReconcilerError):
         error = DamagedAttempt(attempt.stage, attempt.folder, f"it cannot be read ({error})")
-    return evidence, unreadable(error.message)
+    return evidence, unreadable_verdict(error.message)
 
 
 def _judged(
@@ -173,7 +173,7 @@ def _judged(
         verifiable=bool(stage.parameters.get("verify")),
     )
     if is_purged(evidence) and not evidence.jobs:
-        # Nothing else is left of the jobs that the log recorded.
+        # The ids in the log are the only trace of the jobs.
         evidence = replace(
             evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
         )

@@ -1,4 +1,4 @@
-"""Tries the machines of a plan before its first job: what would fail there, for each profile."""
+"""Try the machines of a plan before its first job, and report what would fail."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from reconciler.submission import fields
 
 #: Batch type → the program that takes a job.
 _PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "torque": "qsub", "sge": "qsub", "lsf": "bsub"}
-#: A first word of a command that names a program by name or absolute path.
+#: The first word of a command, if it is a program name or an absolute path.
 _PROGRAM = re.compile(r"\s*(/?[A-Za-z0-9_][A-Za-z0-9_.+/-]*)(?=\s|$)")
 
 
 @dataclass(slots=True)
 class Trial:
-    """What the stages of a profile ask of its machine alike, and the problems that were found."""
+    """The problems of one trial, which holds for all stages with the same profile and resources."""
 
     profile: str
     stages: list[str]
@@ -36,8 +36,8 @@ class Trial:
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """A trial that is to be made: a submission, its software, and the programs of its commands."""
+class _TrialInput:
+    """The input of a trial: a submission, its software, and the programs of its commands."""
 
     trial: Trial
     attempt: AttemptPaths
@@ -52,14 +52,16 @@ def try_machines(root: Path, state: Workflow) -> list[Trial]:
     Stages of one profile with other resources or other software are a trial of their own. Writes
     a file in ``remote_root`` and removes it; starts no job.
     """
-    found: dict[str, _Wanted | Trial] = {}
+    found: dict[str, _TrialInput | Trial] = {}
     for stage in state.stages.values():
         if has_command(root, stage):
             _collect(found, root, state, stage)
-    return [one if isinstance(one, Trial) else _tried(one) for one in found.values()]
+    return [one if isinstance(one, Trial) else _make_trial(one) for one in found.values()]
 
 
-def _collect(found: dict[str, _Wanted | Trial], root: Path, state: Workflow, stage: Stage) -> None:
+def _collect(
+    found: dict[str, _TrialInput | Trial], root: Path, state: Workflow, stage: Stage
+) -> None:
     profile = str(stage.backend or state.default_backend)
     trial = Trial(profile, [stage.id])
     try:
@@ -72,8 +74,8 @@ def _collect(found: dict[str, _Wanted | Trial], root: Path, state: Workflow, sta
     resources = {**given.get("resources", {}), "envs": None}
     key = json.dumps([profile, given.get("machine"), resources, software], sort_keys=True)
     attempt = AttemptPaths(root, state.id, stage.id, "att-0001", (), new_mark())
-    known = found.setdefault(key, _Wanted(trial, attempt, given, software, []))
-    if isinstance(known, _Wanted):
+    known = found.setdefault(key, _TrialInput(trial, attempt, given, software, []))
+    if isinstance(known, _TrialInput):
         known.trial.stages += [] if known.trial is trial else [stage.id]
         known.programs += _program_of(stage)
 
@@ -83,31 +85,31 @@ def _program_of(stage: Stage) -> list[str]:
     return [word[1]] if word is not None and (word[1][0] == "/" or "/" not in word[1]) else []
 
 
-def _tried(wanted_: _Wanted) -> Trial:
+def _make_trial(input_: _TrialInput) -> Trial:
     try:
-        own, where, _ = DPDispatcherRunner().checked(wanted_.attempt, wanted_.given)
-        wanted_.trial.problems += _problems(wanted_, own, where)
+        own, where, _ = DPDispatcherRunner().checked(input_.attempt, input_.given)
+        input_.trial.problems += _problems(input_, own, where)
     except MachineUnreachable as error:
-        wanted_.trial.problems.append(error.reason)
+        input_.trial.problems.append(error.reason)
     except ReconcilerError as error:
-        wanted_.trial.problems.append(error.message)
-    return wanted_.trial
+        input_.trial.problems.append(error.message)
+    return input_.trial
 
 
-def _problems(wanted_: _Wanted, own: Mapping[str, Any], where: ExecutionHost) -> list[str]:
-    attempt = wanted_.attempt
-    header, environment = ask.rendered(
-        own["machine"], own["resources"], wanted_.given["resources"], attempt
+def _problems(input_: _TrialInput, own: Mapping[str, Any], where: ExecutionHost) -> list[str]:
+    attempt = input_.attempt
+    header, environment = ask.render_job_script(
+        own["machine"], own["resources"], input_.given["resources"], attempt
     )
     program = _PROGRAMS.get(where.batch_type.lower(), "")
-    script = f"{environment}\n" + "\n".join(_checks(wanted_)) + "\n: > reached\n"
+    script = f"{environment}\n" + "\n".join(_checks(input_)) + "\n: > reached\n"
     shell = (header.partition("\n")[0].removeprefix("#!") or "bash").split()
-    return ask.tried(own["machine"], where, attempt, [program, header, script, *shell])
+    return ask.try_environment(own["machine"], where, attempt, [program, header, script, *shell])
 
 
-def _checks(wanted_: _Wanted) -> Iterator[str]:
+def _checks(input_: _TrialInput) -> Iterator[str]:
     """Yield the lines that print what the environment of the jobs lacks."""
-    modules = wanted_.given.get("resources", {}).get("module_list") or []
-    software = {**wanted_.software, "modules": [word for one in modules for word in one.split()]}
-    programs = [] if "container" in software else list(dict.fromkeys(wanted_.programs))
+    modules = input_.given.get("resources", {}).get("module_list") or []
+    software = {**input_.software, "modules": [word for one in modules for word in one.split()]}
+    programs = [] if "container" in software else list(dict.fromkeys(input_.programs))
     yield from fields.lacking(software, programs)

@@ -168,7 +168,7 @@ def _there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
     live = {str(tenant.pid) for tenant in answer.tenants or ()}
     asked = answer.queue is not None and bool(answer.queue.listed)
     told = {job.name for job in answer.jobs}
-    # DPDispatcher wrote here what it submitted, whatever became of the folder there.
+    # The log of DPDispatcher here names the submitted jobs, also after the folder was removed.
     submitted = [
         ObservedJob(name, id=id_)
         for name, id_ in traces.job_ids(attempt, ()).items()

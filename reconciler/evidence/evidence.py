@@ -47,9 +47,9 @@ class OutputEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLaunch:
-    """How an attempt was launched that a person started, or the workflow that was imported.
+    """The launch of an attempt by a person, or by the workflow that was imported.
 
-    ``why_unknown`` states why DPDispatcher's folder cannot be determined.
+    ``why_unknown`` says why the folder of DPDispatcher cannot be determined.
     """
 
     on_a_cluster: bool
@@ -133,7 +133,7 @@ class Evidence:
         """Return plain JSON values."""
         found: dict[str, Any] = _adapter().dump_python(self, mode="json")
         if self.foreign_launch is None:
-            # Nearly every attempt is wfctl's own, and every look at one is an event.
+            # Each observation is an event, and nearly all attempts have no such launch.
             del found["foreign_launch"]
         if not self.stopped:
             del found["stopped"]

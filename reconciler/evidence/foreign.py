@@ -1,4 +1,4 @@
-"""Collect what tells of an attempt that a person launched, or the workflow that was imported."""
+"""Collect the evidence of an attempt that a person or an imported workflow launched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reconciler.host import processes
 from reconciler.host import small_files as plain
 from service.root.disk import OutsideRoot, open_within
 
-#: Bytes of a marker that are looked at.
+#: Maximum number of bytes that are read of a marker.
 _LONGEST = 4_096
 
 
@@ -34,7 +34,7 @@ def add_foreign_launch(evidence: Evidence, state: Workflow, stage: Stage, root: 
 def _add_manual_jobs(
     evidence: Evidence, recorded: Attempt, root: Path, on_a_cluster: bool
 ) -> Evidence:
-    """Add what DPDispatcher's folder shows of the jobs."""
+    """Add the jobs that the folder of DPDispatcher shows."""
     files = (root / recorded.submission, root / recorded.wrapper)
     manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
     found = manual.observed
@@ -73,7 +73,10 @@ def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
 
 
 def _marker(root: Path, name: str, recorded: Attempt) -> Marker:
-    """Read a marker that holds a code at most; one from before the launch is another's."""
+    """Read a marker, which may hold an exit code.
+
+    A marker that is older than the launch belongs to another attempt.
+    """
     try:
         with os.fdopen(open_within(root, name), "rb") as file:
             text = file.read(_LONGEST + 1).decode(errors="replace")

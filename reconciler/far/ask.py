@@ -60,7 +60,7 @@ def describe_submission(path: Path, given: Mapping[str, Any], root: Path) -> dic
     return _helper({"machine": named, "submission": str(path)}, root)
 
 
-def rendered(
+def render_job_script(
     own: Mapping[str, Any],
     submitted: Mapping[str, Any],
     described: Mapping[str, Any],
@@ -80,17 +80,17 @@ def rendered(
 _TRIAL_WITHIN = 100
 
 
-def tried(
+def try_environment(
     own: Mapping[str, Any], where: ExecutionHost, attempt: AttemptPaths, words: Sequence[str]
 ) -> list[str]:
-    """Try a folder, a scheduler and an environment where jobs run; return the problems.
+    """Try the folder, the scheduler and the environment of jobs on their machine; return problems.
 
     ``words``: the program that submits (or nothing), the header, the lines of the environment, and
     the words of the shell. Raises MachineUnreachable.
     """
     program_, header, lines, *shell = words
     is_own = where.scratch == str(attempt.work)
-    place = str(attempt.root if is_own else _base(PurePosixPath(where.scratch), attempt))
+    place = str(attempt.root if is_own else _remote_root_of(PurePosixPath(where.scratch), attempt))
     coded = [b64encode(text.encode()).decode() for text in (header, lines)]
     call = _scripted("try.sh", "wfctl_try", [place, program_, *coded, *shell])
     script = f"{_script('probe.sh')}\n{call}"
@@ -151,7 +151,7 @@ def queue_here(places: Sequence[str]) -> Queue:
     return _queue(said) or Queue(0, None, "squeue was not asked")
 
 
-def _base(place: PurePosixPath, attempt: AttemptPaths) -> PurePosixPath:
+def _remote_root_of(place: PurePosixPath, attempt: AttemptPaths) -> PurePosixPath:
     """Return the ``remote_root`` in which an attempt has a folder of its own."""
     return place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
 
@@ -162,7 +162,7 @@ def make_place(attempt: AttemptPaths) -> dict[str, str]:
     Raises MachineUnreachable.
     """
     place = PurePosixPath(machine.of(attempt).scratch)
-    base = _base(place, attempt)
+    base = _remote_root_of(place, attempt)
     # The folder that the machine's file names may be new, but not the one above it: that would
     # hide a mistyped path.
     above, own = shlex.quote(str(base)), shlex.quote(str(place))

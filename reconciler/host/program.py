@@ -182,7 +182,7 @@ _ENDED = frozenset({"COMPLETED", "FAILED", "REVOKED", "SPECIAL_EXIT"})
 TAKEN = frozenset({"CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 #: Ended since the job took more than it had asked for.
 EXCEEDED = frozenset({"TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"})
-#: What Slurm prints into the output of a job that it ends for such a reason.
+#: State of a job that Slurm ended → the line that Slurm printed into the output of the job.
 _PRINTED = (
     ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*(\boom[-_ ]kill|out of memory)", re.IGNORECASE)),
     ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*exceeded .*memory limit", re.IGNORECASE)),

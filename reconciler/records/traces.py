@@ -162,7 +162,7 @@ def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
 
 
 def may_be_submitted(attempt: AttemptPaths) -> bool:
-    """Return whether DPDispatcher may have been called to submit jobs of a watched attempt.
+    """Return whether DPDispatcher may have submitted jobs of an attempt.
 
     The wrapper logs each call before it starts. Without a log nothing is known.
     """
@@ -194,7 +194,7 @@ def is_tagged(copy: Path, job: str) -> bool:
     tasks = set(_TASK.findall(plain.text(copy / f".{job}.sub.run")))
     if not tasks:
         return (copy / f"{job}_job_tag_finished").exists()
-    # A worker moves the folders of its tasks meanwhile, which `os.walk` passes over.
+    # A worker may move task folders during the look; `os.walk` skips a folder that vanished.
     return tasks.issubset(name for _, _, files in os.walk(copy) for name in files)
 
 
@@ -276,7 +276,7 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
 def written_by_hand(
     attempt: AttemptPaths, copies: Sequence[str], jobs: Sequence[ObservedJob]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the end of what the jobs of a launch by hand wrote, each with the name of its file.
+    """Yield the last lines that jobs launched by hand wrote, each with the name of the file.
 
     ``copies`` are the names of DPDispatcher's folders. A file that is older than the submission is
     of an earlier launch.
@@ -310,7 +310,7 @@ def _end_since(source: Path, path: Path) -> str:
 
 
 def logged_by_hand(attempt: AttemptPaths) -> tuple[str, str]:
-    """Return, as `logged`, the faults that DPDispatcher logged of a launch by hand in the root."""
+    """Return the errors that DPDispatcher logged of a launch by hand, as `logged` does."""
     text = _end_since(attempt.stage_folder / PREPARED, attempt.root / "dpdispatcher.log")
     return _logged("\n".join(line for line in text.splitlines() if " - INFO : " not in line))
 

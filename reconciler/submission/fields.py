@@ -14,7 +14,7 @@ from reconciler.attempt.paths import JOB, AttemptPaths, OfJob
 from reconciler.errors import UnusableSubmission
 from reconciler.host import small_files as plain
 
-#: What precedes the words of a job on an environment that is not there.
+#: Prefix of the line with which a job reports a missing module, environment or program.
 LACKS = "wfctl: "
 #: Characters of a line of versions that the log takes.
 _WIDTH = 500
@@ -53,7 +53,7 @@ def command_in(given: Mapping[str, Any], command: str) -> str:
 
 
 def lacking(given: Mapping[str, Any], programs: Iterable[str]) -> Iterator[str]:
-    """Yield lines of a shell that print whatever is missing of an environment and of programs."""
+    """Yield shell lines that print each missing module, environment, image and program."""
     yield f'wfctl_lacks() {{ echo "{LACKS}$1" >&2; }}'
     yield from _checks(given)
     image = given.get("container", "://")

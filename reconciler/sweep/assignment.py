@@ -44,7 +44,8 @@ from service.root.disk import write_whole
 
 #: The folder of the task of the stage whose points these are.
 LIKE = "WFCTL_LIKE_FOLDER"
-#: What the mark of a task says that it is of; a follower's task has its own.
+#: The environment variable with the origin that a worker writes into the mark of a task. Each task
+#: of a follower has an origin of its own.
 _ORIGIN = "WFCTL_TASKS_ORIGIN"
 _WORKER = Path(__file__).parent / "worker.sh"
 #: Folders that the workers put something into.
@@ -106,7 +107,7 @@ def assigned(
 
 
 def _head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[str, Any]:
-    """Return what the tasks of an attempt are computed from and judged by."""
+    """Return the record of an attempt: digests of its tasks' inputs and verification, and keys."""
     return {
         "definition": definition_of(stage),
         "basis": basis.whole,
@@ -167,7 +168,7 @@ def _basis(
     inputs: Sequence[p.FileDigest],
     every: Sequence[Point],
 ) -> Basis:
-    """Return what the tasks are computed from; files that name the points only are left out."""
+    """Return the digests of the command and the inputs, without files that only list points."""
     (task,) = given["task_list"]
     own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]
     sent = [str(p.relative_to(root)) for pattern in own for p in sorted(root.glob(pattern))]
@@ -183,10 +184,10 @@ def _basis(
 
 
 def _result_of(root: Path, stage: Stage, point: Point) -> str:
-    """Return the digest of what the task of a point has left and was computed from.
+    """Return a digest of the outputs and the inputs of the task of a point.
 
-    It is the same after another verdict on the task. The digest of a task that has not passed, and
-    has no folder, is empty.
+    Another verdict on the task does not change the digest. Without a folder of a passed task the
+    digest is empty.
     """
     folder = root / stage.id / DONE / point.folder
     if not folder.is_dir():

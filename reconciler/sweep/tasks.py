@@ -189,7 +189,7 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
         earlier = _before(state, stage, points, since)
         keys = all_keys if earlier is points else {point.key for point in earlier}
         keys = keys - other if other else keys
-        if not other or other != all_keys:  # the marks tell more than an attempt without a head
+        if not other or other != all_keys:  # else the marks of the folders decide
             tags[attempt.tag] = attempt, keys
         for run in _runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
@@ -320,7 +320,8 @@ def _counting(
 
     Those that an amendment lets count may be of another definition, the command too; those up to
     which a person kept the finished tasks may be of other inputs.
-    With each the results of the partner tasks that it read, and with all the basis of the newest.
+    Each attempt comes with the results of the partner tasks that it read. The second value is the
+    basis of the newest attempt.
     None if all is to be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
@@ -345,7 +346,7 @@ def _counting(
 
 
 def origin_of(stage: Stage, basis: Basis, key: str = "") -> str:
-    """Return what tasks are of: the digests of definition, what they rest on, and verdict.
+    """Return the origin of tasks: the digests of their definition, basis and verdict.
 
     With the key of a task, the digest of its partner's result stands behind them, if it has one.
     """

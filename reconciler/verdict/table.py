@@ -124,7 +124,7 @@ class Verdict:
 
     @property
     def needs_second_look(self) -> bool:
-        """Whether what is missing may still appear, so that a second look decides."""
+        """Whether a missing job or file may still appear, so that only a second look decides."""
         return self.name == Name.VANISHED
 
     @property
@@ -134,7 +134,7 @@ class Verdict:
 
     @property
     def is_untold(self) -> bool:
-        """Whether outputs are in place of which nothing tells whether they are whole."""
+        """Whether the outputs exist and nothing tells whether they are complete."""
         return self.name == Name.UNTOLD
 
     @property
@@ -162,12 +162,12 @@ def first(rows: Rows[E], seen: E) -> Verdict:
     return next(Verdict(*what, reason) for what, holds, reason in rows if holds(seen))
 
 
-def unreadable(reason: str) -> Verdict:
-    """Return the verdict on an attempt of which a file is damaged."""
+def unreadable_verdict(reason: str) -> Verdict:
+    """Return the verdict on an attempt with a damaged file."""
     return Verdict(2, Name.UNREADABLE, Action.UNKNOWN, reason)
 
 
-def hindered(reason: str) -> Verdict:
+def hindered_verdict(reason: str) -> Verdict:
     """Return the verdict on an attempt whose next step was refused, or failed."""
     return Verdict(2, Name.HINDERED, Action.UNKNOWN, reason)
 
@@ -181,7 +181,7 @@ def verdict(evidence: Evidence) -> Verdict:
     """Return the first row of the table that holds for the evidence."""
     found = first(TABLE, evidence)
     if evidence.foreign_launch is not None:
-        return replace(found, reason=found.reason.format(**_values_of(evidence)))
+        return replace(found, reason=found.reason.format(**_values_for_reason(evidence)))
     ends = [job.ended_at for job in evidence.jobs if job.ended_at is not None]
     ended = datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC) if ends else None
     return replace(
@@ -193,9 +193,9 @@ def verdict(evidence: Evidence) -> Verdict:
 
 
 def _circumstances(found: Verdict, e: Evidence) -> str:
-    """Name what the machine refuses, and what a command that ended well has left at work.
+    """Return the refusal of the machine, or the processes that an ended command left running.
 
-    The outputs of that command say if what it left is waited for.
+    wfctl waits for these processes if an output of the command is still missing.
     """
     if found.name == Name.MACHINE_REFUSED:
         return f": {e.refusal}"
@@ -219,7 +219,7 @@ def _was_refused(e: Evidence) -> bool:
 
 
 def lacked_room(e: Evidence) -> bool:
-    """Return whether the monitor ended because no room was left for what it writes."""
+    """Return whether the monitor ended because the disk had no room for its files."""
     return _exit_code(e) == ScriptEnd.NO_ROOM
 
 
@@ -565,8 +565,8 @@ def _can_be_collected(e: Evidence) -> bool:
     return is_uncollected(e) and not (_exit_code(e) and e.backward_missing)
 
 
-def _values_of(e: Evidence) -> dict[str, Any]:
-    """Return the values that the reasons of a foreign launch name."""
+def _values_for_reason(e: Evidence) -> dict[str, Any]:
+    """Return the values for the placeholders in the reasons of foreign launches."""
     launch = e.foreign_launch or ForeignLaunch(on_a_cluster=False)
     why = " on the cluster" if launch.why_unknown is None else f" ({launch.why_unknown})"
     stage = e.attempt.split("/")[-2]
@@ -677,7 +677,7 @@ FOREIGN_ROWS: Rows[Evidence] = (
 
 
 def _if_foreign(holds: Callable[[Evidence], bool]) -> Callable[[Evidence], bool]:
-    """Return the condition of a row for an attempt with a foreign launch alone."""
+    """Return the condition of a row, limited to attempts with a foreign launch."""
     return lambda e: e.foreign_launch is not None and holds(e)
 
 
@@ -687,7 +687,7 @@ TABLE: Rows[Evidence] = (
 )
 
 
-#: What needs nothing of the former place, whatever host it was on.
+#: Verdicts that need nothing from the former root or host.
 _DECIDED = (
     *(Name.MONITORED, Name.MONITOR_STOPPED, Name.SUCCEEDED),
     *(Name.COLLECTED_UNMARKED, Name.TASK_FAILED),
@@ -695,16 +695,16 @@ _DECIDED = (
 
 
 def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
-    """Return the evidence and the verdict on an attempt whose root or host got another name.
+    """Return the evidence and the verdict on an attempt whose root was moved or host renamed.
 
-    The evidence is that of an attempt of this place if this place can decide.
+    If this root and host can decide, the evidence names them as those of the attempt.
     """
-    seen, here = _shows_all(evidence), _as_of_this_place(evidence)
+    seen, here = _shows_running_jobs(evidence), _as_of_this_place(evidence)
     found = verdict(here)
     if found.is_uncollected:
-        # Its jobs wrote themselves that they are over.
+        # The jobs recorded their own end.
         return replace(here, moved=True), found
-    # What has vanished is looked for once more, which says whether it is lost.
+    # A second look decides whether a vanished job is lost.
     known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
     to_be_done = known or found.action in (Action.WAIT, Action.LOST)
     if found.name in _DECIDED or (seen and to_be_done):
@@ -720,7 +720,7 @@ def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
     """
     found = verdict_after_move(evidence)
     here = _as_of_this_place(evidence)
-    if found[1].is_elsewhere and _shows_all(evidence) and verdict(here).is_over:
+    if found[1].is_elsewhere and _shows_running_jobs(evidence) and verdict(here).is_over:
         return here, verdict(here)
     return found
 
@@ -731,13 +731,13 @@ def _as_of_this_place(evidence: Evidence) -> Evidence:
         evidence,
         root_recorded=evidence.root_now,
         host_recorded=evidence.host_now,
-        moved=_shows_all(evidence),
+        moved=_shows_running_jobs(evidence),
         foreign_launch=None,
     )
 
 
-def _shows_all(evidence: Evidence) -> bool:
-    """Whether a job of the attempt that is at work would be seen."""
+def _shows_running_jobs(evidence: Evidence) -> bool:
+    """Return whether a running job of the attempt would be visible from this host."""
     if evidence.far is not None:
         return evidence.far.error is None
     here = evidence.host_recorded in (None, evidence.host_now)
@@ -763,7 +763,7 @@ class TaskCounts:
     why_untold: str = ""
 
 
-#: The rows of an attempt whose tasks decide.
+#: The rows of an attempt of a sweep, whose tasks decide.
 TASK_ROWS: Rows[TaskCounts] = (
     (
         (9, Name.TASKS_REMAIN, Action.LOST),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from lifecycle.words.waiting import pending_words
 from reconciler.evidence.evidence import Evidence
 
-#: Letters of a reason that an event takes.
+#: Maximum number of letters of a recorded reason.
 _WIDTH = 500
 
 
 def why_waiting(e: Evidence) -> str | None:
     """Return why the attempt does not continue; None if it does, or if nothing tells.
 
-    The answer is the same as long as the reason is, so that a reason is recorded once.
+    An unchanged reason gives the same text, so that it is recorded once.
     """
     found = _silent(e) or _stopped(e) or _pending(e)
     return found[:_WIDTH] if found else None

@@ -107,7 +107,7 @@ def _adoption(
     groups: dict[str | None, list[FieldDifference]] = {}
     now = state_document.document(state)
     for difference in listed:
-        # A status that is so takes along the fields that follow from it.
+        # A status that the log has reached is closed with the fields that follow from it.
         is_fulfilled = difference.path != ("status",) and _is_so(now, difference)
         if _says_nothing(difference) or is_fulfilled:
             result.left.append(difference.name)

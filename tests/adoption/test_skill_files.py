@@ -114,7 +114,7 @@ def test_a_name_that_looks_like_a_number_of_a_stage_is_the_name(tmp_path: Path) 
 
 
 def test_a_log_of_which_no_line_can_be_given_to_a_stage_is_a_finding(tmp_path: Path) -> None:
-    """Before any stage has begun, such a log is no finding."""
+    """A log without stage lines is no finding before the first stage has started."""
     log = s.log_of("Session 1 started. Workflow: w", "The film grows: status -> completed")
     state = skill_file(status="completed")
     answer = s.import_(s.write_files(tmp_path / "w", state, log))

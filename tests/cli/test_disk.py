@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -69,16 +69,22 @@ class Disk(Place):
         return [line.split("] ", 1)[1] for line in self.log().splitlines()]
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Disk]:
-    """Make an empty file system."""
-    path = tmp_path / "disk"
+@contextmanager
+def small_disk(path: Path, size: int) -> Iterator[Disk]:
+    """Mount an empty file system of ``size`` bytes at a new folder."""
     path.mkdir()
-    mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
+    mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", path)
     try:
         yield Disk(path)
     finally:
         subprocess.run(["umount", "-l", path], check=True)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Disk]:
+    """Make an empty file system."""
+    with small_disk(tmp_path / "disk", SIZE) as disk:
+        yield disk
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Place, write_plan
-from tests.cli.test_disk import Disk, mount
+from tests.cli.test_disk import Disk, small_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
@@ -21,13 +20,8 @@ SIZE = 600_000
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Disk]:
     """Make a small file system in which jobs work."""
-    path = tmp_path / "scratch"
-    path.mkdir()
-    mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
-    try:
-        yield Disk(path)
-    finally:
-        subprocess.run(["umount", "-l", path], check=True)
+    with small_disk(tmp_path / "scratch", SIZE) as disk:
+        yield disk
 
 
 def made(folder: Path, scratch: Disk, command: str, **more: Any) -> Place:

@@ -17,7 +17,7 @@ KINDS = ("slurm", "slurm-ssh", "pbs")
 
 
 def test_an_example_machine_is_complete_and_never_replaces_a_file(tmp_path: Path) -> None:
-    """Each kind is YAML with comments, under a name that DPDispatcher reads as YAML."""
+    """Each example is YAML with comments, and the file name ends in a suffix of YAML."""
     for kind in KINDS:
         path = tmp_path / f"{kind}.yaml"
         assert call("init", "--example-machine", kind, str(path)).code == 0

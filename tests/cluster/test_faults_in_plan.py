@@ -31,7 +31,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
 CASES = ["flag", *(pytest.param(name, marks=pytest.mark.long) for name in [*FAULTS][1:])]
 
 
-def check_next(workflow: Workflow, cause: str) -> None:
+def check_amended_plan_is_advised(workflow: Workflow, cause: str) -> None:
     """Check that `run` names the cause first and leads to an amended plan."""
     done = workflow.call("run")
     lines = done.stdout.splitlines()
@@ -55,11 +55,11 @@ def test_a_fault_of_the_profile_leads_to_an_amended_plan(workflow: Workflow, nam
     resources, verdict, cause = FAULTS[name]
     command = "sleep 600" if verdict == "LIMIT_EXCEEDED" else "echo 1 > out.txt"
     prepared(workflow, f'[ -e "{workflow.root}/go" ] || {command}; echo 1 > out.txt', **resources)
-    check_next(workflow, cause)
+    check_amended_plan_is_advised(workflow, cause)
     assert verdicts(workflow)[-1] == verdict
     if verdict == "REJECTED":
         workflow.succeed("stage", "retry", "stage-1", "--fix", "nothing")
-        check_next(workflow, cause)
+        check_amended_plan_is_advised(workflow, cause)
     (workflow.root / "go").touch()
     amend(workflow, {})
     assert "next: wfctl stage retry stage-1" in workflow.succeed("status")
@@ -77,4 +77,4 @@ def test_a_limit_of_the_plan_leads_to_an_amended_plan(workflow: Workflow) -> Non
         "parameters": {"command": "sleep 600; echo 1 > out.txt", "time_limit": 1},
     }
     workflow.init(stage)
-    check_next(workflow, "ended by its time limit of 1 s")
+    check_amended_plan_is_advised(workflow, "ended by its time limit of 1 s")

@@ -63,7 +63,7 @@ def check_blocked(workflow: Workflow, cause: str) -> None:
 def test_a_mistake_in_the_connection_blocks_until_it_is_corrected(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, name: str
 ) -> None:
-    """The cause stands in the first line; with a corrected machine file the attempt goes on."""
+    """The first line names the cause, and the attempt goes on with a corrected machine file."""
     wrong, cause = MISTAKES[name]
     aliases = Path(workflow.environ["HOME"]) / ".ssh" / "config"
     aliases.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def test_an_amended_profile_replaces_an_attempt_that_was_never_submitted(
     check_completed(workflow, ["w-far/stage-1/att-0002"])
 
 
-def test_a_dispatch_to_a_machine_that_refuses_is_called_running_by_nobody(
+def test_a_stage_on_a_machine_that_refuses_the_login_is_not_called_running(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
     """`wait` ends at once and names the cause."""

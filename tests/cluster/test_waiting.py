@@ -22,10 +22,10 @@ def reasons(workflow: Workflow) -> list[str | None]:
     return [event["data"].get("waiting") for event in workflow.events("attempt.observed")]
 
 
-def test_a_held_job_is_named_where_people_look_and_is_a_notice(
+def test_a_held_job_is_shown_by_status_show_and_log_and_sent_as_a_notice(
     workflow: Workflow, slurm: Slurm, tmp_path: Path
 ) -> None:
-    """Recorded once; a person reads the command that lets it start."""
+    """The reason is recorded once, and names the command that releases the job."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --hold"])
     told = receiver(tmp_path)
     workflow.succeed("run", "--time-limit", "25", "--notify", str(told))

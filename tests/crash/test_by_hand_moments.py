@@ -1,4 +1,4 @@
-"""A job that somebody launched by hand, in each of its moments: it is computed once, or named."""
+"""A job that a person launched by hand is computed once, at whatever moment wfctl finds it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.reconciler.support import until
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 tmux = tmux_place
 
-#: The job writes down its start and its end, in whichever folder it works.
+#: The command logs its start and its end in the file `trace` of the root.
 _JOB = (
     "echo start >> {root}/trace; while [ ! -e {root}/go ]; do sleep 0.05; done; "
     "echo by hand > a.txt; echo end >> {root}/trace; [ ! -e {root}/fail ] || exit 3"
@@ -91,7 +91,7 @@ def lives(place: Place) -> list[str]:
 
 
 def check_never_doubled(place: Place, count: int) -> None:
-    """Check that the command ran so often, and never twice at once."""
+    """Check that the command ran ``count`` times, one run after another."""
     assert lives(place) == ["start", "end"] * count
 
 

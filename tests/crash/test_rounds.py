@@ -44,55 +44,11 @@ with open("next.csv", "w") as file:
 
 
 def plan(root: Path, **more: Any) -> dict[str, Any]:
-    """Return a loop of a sweep, its follower and a proposer, which ends after some rounds.
-
-    The follower's results have random numbers: a second computation of a task shows.
-    """
-    task = (
-        'sleep 0.3; echo "{\\"f\\": $(( (WFCTL_PARAM_x - 60) * (WFCTL_PARAM_x - 60) ))}" > f.json; '
-        f'echo "$WFCTL_TASK" >> {shlex.quote(str(root / "computed"))}'
-    )
-    run = {
-        "command": task,
-        "map": {"points": [{"x": 0}, {"x": 50}]},
-        "task_outputs": ["f.json"],
-        "metrics": {"f": {"at": "f.json#/f", "better": "lower"}},
-        "verify": "true",
-    }
-    going_on = {
-        "command": 'cat "${WFCTL_LIKE_FOLDER:?}/f.json" && echo $RANDOM$RANDOM > r.txt && '
-        f'echo "$WFCTL_TASK" >> {shlex.quote(str(root / "followed"))}',
-        "map": {"like": "run"},
-        "task_outputs": ["r.txt"],
-        "verify": "true",
-    }
-    following = {
-        "command": 'python3 "$WFCTL_ROOT/propose.py" "$WFCTL_ROOT/run/tasks.csv"',
-        "metrics": {"best": {"at": "best.json#/f", "better": "lower"}},
-        "verify": "true",
-    }
+    """Return a loop of a sweep, its follower and a proposer, which ends after some rounds."""
     return {
         "workflow_id": "w-crash",
         "session_config": {"session_budget": 1000},
-        "stages": [
-            {"id": "run", "name": "Run", "outputs": ["run/tasks.csv"], "parameters": run},
-            {
-                "id": "go",
-                "name": "Go on",
-                "depends_on": ["run"],
-                "inputs": ["run/tasks.csv"],
-                "outputs": ["go/tasks.csv"],
-                "parameters": going_on,
-            },
-            {
-                "id": "next",
-                "name": "Next",
-                "depends_on": ["run", "go"],
-                "inputs": ["run/tasks.csv", "propose.py"],
-                "outputs": ["next/next.csv", "next/best.json"],
-                "parameters": following,
-            },
-        ],
+        "stages": [_leading(root), _following(root), _proposing()],
         "rounds": {
             "walk": {
                 "stages": ["run", "go", "next"],
@@ -104,6 +60,61 @@ def plan(root: Path, **more: Any) -> dict[str, Any]:
             }
         },
         **more,
+    }
+
+
+def _leading(root: Path) -> dict[str, Any]:
+    """Return the sweep that logs each computed task in the file `computed`."""
+    task = (
+        'sleep 0.3; echo "{\\"f\\": $(( (WFCTL_PARAM_x - 60) * (WFCTL_PARAM_x - 60) ))}" > f.json; '
+        f'echo "$WFCTL_TASK" >> {shlex.quote(str(root / "computed"))}'
+    )
+    parameters = {
+        "command": task,
+        "map": {"points": [{"x": 0}, {"x": 50}]},
+        "task_outputs": ["f.json"],
+        "metrics": {"f": {"at": "f.json#/f", "better": "lower"}},
+        "verify": "true",
+    }
+    return {"id": "run", "name": "Run", "outputs": ["run/tasks.csv"], "parameters": parameters}
+
+
+def _following(root: Path) -> dict[str, Any]:
+    """Return the follower, which logs each computed task in the file `followed`.
+
+    Its results are random numbers, so that a second computation of a task changes its result.
+    """
+    parameters = {
+        "command": 'cat "${WFCTL_LIKE_FOLDER:?}/f.json" && echo $RANDOM$RANDOM > r.txt && '
+        f'echo "$WFCTL_TASK" >> {shlex.quote(str(root / "followed"))}',
+        "map": {"like": "run"},
+        "task_outputs": ["r.txt"],
+        "verify": "true",
+    }
+    return {
+        "id": "go",
+        "name": "Go on",
+        "depends_on": ["run"],
+        "inputs": ["run/tasks.csv"],
+        "outputs": ["go/tasks.csv"],
+        "parameters": parameters,
+    }
+
+
+def _proposing() -> dict[str, Any]:
+    """Return the stage that proposes the points of the next round."""
+    parameters = {
+        "command": 'python3 "$WFCTL_ROOT/propose.py" "$WFCTL_ROOT/run/tasks.csv"',
+        "metrics": {"best": {"at": "best.json#/f", "better": "lower"}},
+        "verify": "true",
+    }
+    return {
+        "id": "next",
+        "name": "Next",
+        "depends_on": ["run", "go"],
+        "inputs": ["run/tasks.csv", "propose.py"],
+        "outputs": ["next/next.csv", "next/best.json"],
+        "parameters": parameters,
     }
 
 

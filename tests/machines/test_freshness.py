@@ -113,8 +113,8 @@ def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> 
     place.done("import", str(place.path / PHASE))
 
 
-def write_at(place: MachinePlace, path: str, content: Any, moment: str) -> None:
-    """Write a file as it was written last at a moment."""
+def write_with_time(place: MachinePlace, path: str, content: Any, moment: str) -> None:
+    """Write a file and set the time of its last write."""
     place.write(path, content)
     seconds = datetime.fromisoformat(moment).timestamp()
     os.utime(place.path / path, (seconds, seconds))
@@ -122,7 +122,7 @@ def write_at(place: MachinePlace, path: str, content: Any, moment: str) -> None:
 
 def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace) -> None:
     """Given a report from before the phase, then it opens nothing until it is written again."""
-    write_at(place, REPORT, {"ok": True}, "2026-11-01T09:59:59Z")
+    write_with_time(place, REPORT, {"ok": True}, "2026-11-01T09:59:59Z")
     taken_over(place, "VERIFICATION", [])
     for line in (("append", "wf", "phase.completed"), ("transition", "wf", "REFLECTION")):
         place.refused("GUARD_FAILED", 5, *line)
@@ -136,7 +136,7 @@ def test_an_output_written_since_a_phase_began_is_of_that_phase_when_taken_over(
     place: MachinePlace,
 ) -> None:
     """Given a report that was written before the import, then it opens the way on."""
-    write_at(place, REPORT, {"ok": True}, "2026-11-01T10:00:00Z")
+    write_with_time(place, REPORT, {"ok": True}, "2026-11-01T10:00:00Z")
     taken_over(place, "VERIFICATION", [])
     assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
 
@@ -152,8 +152,10 @@ def test_an_output_that_a_task_taken_over_has_written_is_its_own(place: MachineP
     ]
     for name in names[:3]:
         moment = "2026-11-02T09:00:00Z"
-        write_at(place, f"memory/tasks/{name}.json", {"status": "verified"}, moment)
-    write_at(place, "memory/tasks/task-004.json", {"status": "verified"}, "2026-10-31T09:00:00Z")
+        write_with_time(place, f"memory/tasks/{name}.json", {"status": "verified"}, moment)
+    write_with_time(
+        place, "memory/tasks/task-004.json", {"status": "verified"}, "2026-10-31T09:00:00Z"
+    )
     taken_over(place, "IMPLEMENTATION", tasks)
     place.done("rehydrate", "wf", "--go-on")
     found = {one["id"]: one["status"] for one in place.done("get", "wf", "--query", "tasks")}
@@ -169,7 +171,7 @@ def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) 
     ]
     for name in ("task-001", "task-002"):
         moment = "2026-11-01T09:00:00Z"
-        write_at(place, f"memory/tasks/{name}.json", {"status": "verified"}, moment)
+        write_with_time(place, f"memory/tasks/{name}.json", {"status": "verified"}, moment)
     taken_over(place, "IMPLEMENTATION", tasks)
     place.write("memory/tasks/task-002.json", {"status": "verified"})
     place.done("rehydrate", "wf", "--go-on")
@@ -180,7 +182,7 @@ def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) 
 def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: MachinePlace) -> None:
     """A person says which; the old final design does not count."""
     old = "2026-11-01T09:00:00Z"
-    write_at(place, "memory/reports/final_design.json", {"style": "old"}, old)
+    write_with_time(place, "memory/reports/final_design.json", {"style": "old"}, old)
     place.write("memory/reports/designs/a.json", {"style": "a"})
     taken_over(place, "ARCHITECTURE", [])
     resume = place.done("rehydrate", "wf", "--go-on")["resume"]
@@ -215,7 +217,7 @@ def test_the_published_place_of_an_output_is_looked_at(
 
 def test_the_published_place_of_a_task_taken_over_is_marked(place: MachinePlace) -> None:
     """Given an old output there, then it says nothing."""
-    write_at(place, PUBLISHED, {"status": "verified"}, "2026-11-01T09:00:00Z")
+    write_with_time(place, PUBLISHED, {"status": "verified"}, "2026-11-01T09:00:00Z")
     taken_over(place, "IMPLEMENTATION", [{"id": "task-001", "status": "running", "attempts": 0}])
     place.done("rehydrate", "wf", "--go-on")
     assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "pending"

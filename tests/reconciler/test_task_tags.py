@@ -12,7 +12,7 @@ JOB = "job"
 
 
 def move_folders(copy: Path, aside: Path, is_over: Event) -> None:
-    """Make folders of tasks in the scratch copy and move them away, again and again."""
+    """Create task folders in the scratch copy and move them away until the event is set."""
     count = 0
     while not is_over.is_set():
         for number in range(100):
@@ -22,8 +22,8 @@ def move_folders(copy: Path, aside: Path, is_over: Event) -> None:
             count += 1
 
 
-def test_a_task_folder_that_is_moved_meanwhile_stops_no_look_at_the_tags(tmp_path: Path) -> None:
-    """A tag that exists is found beside the folders that come and go."""
+def test_tags_are_read_while_a_worker_moves_task_folders(tmp_path: Path) -> None:
+    """A folder that vanishes during the look raises nothing, and an existing tag is found."""
     copy, aside, is_over = tmp_path / "copy", tmp_path / "aside", Event()
     for folder in (copy / "tasks", aside):
         folder.mkdir(parents=True)

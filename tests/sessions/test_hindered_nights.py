@@ -49,7 +49,7 @@ def test_a_hindered_stage_is_tried_again_while_another_one_computes(tmp_path: Pa
     assert answer(run)["exit_reason"] == "completed"
 
 
-def test_a_hindrance_that_passes_ends_no_night(tmp_path: Path) -> None:
+def test_a_night_goes_on_after_a_temporary_hindrance(tmp_path: Path) -> None:
     """The runner tells once what it waits for, tries again, and completes the workflow."""
     place = workflow(tmp_path, stage(1), stage(2, after=[1]))
     path = hinder(place)
