@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path, PurePosixPath
-from signal import SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM
 from typing import Any
 
 from eventstore.private import read_regular
@@ -54,12 +54,17 @@ _SIGNALS = (
     'for signal in 1 2 4 6 7 8 10 11 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
 )
 
+#: Exit codes of a shell that SIGHUP, SIGINT or SIGTERM ended, which may come from its own group. A
+#: fault of the shell, such as SIGSEGV, is never such a signal.
+_ENDED_BY_GROUP = "|".join(str(SIGNALLED + signal) for signal in (SIGHUP, SIGINT, SIGTERM))
 #: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
 #: makes any failure of a command an exit code of 1, and of a task that was killed before it could
 #: tell of its command 1 or 0, by which of its shells was hit. The record is made in a new file
 #: whose name nobody can know before, so that no link which lies there is written through.
 _ENDED = (
-    f'wfctl_ended() {{ code=$?; [ "$code" -le {SIGNALLED} ] || wfctl_reaches || :; '
+    # A second signal to the group must not end the programs that make the record.
+    'wfctl_ended() { code=$?; trap "" HUP INT TERM; '
+    f"case $code in {_ENDED_BY_GROUP}) wfctl_reaches || :; esac; "
     f'[ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
     'for wfctl_task in "$wfctl_job".task.*; do '
     f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
